@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plugins.h - what is installed: for `kvstore list`, `kvstore info`, and hosts that show the same.
+ *
+ * Reads manifests only, opens no shared object. Everything belongs to the list it came from and
+ * lives until kvs_plugin_list_free. Strings are never NULL: what is absent is "". */
+#ifndef KVSTORE_PLUGINS_H
+#define KVSTORE_PLUGINS_H
+
+#include <kvstore/kvstore.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Why a plugin can or can't be used. X(name, text): the texts are stable. */
+#define KVS_PLUGIN_STATE_LIST(X)                                                                   \
+    X(OK, "ok")                                                                                    \
+    X(DISABLED, "disabled")                                                                        \
+    X(SHADOWED, "shadowed") /* another plugin of that name was found earlier */                    \
+    X(BAD_MANIFEST, "bad-manifest")                                                                \
+    X(FORMAT_TOO_NEW, "format-too-new")                                                            \
+    X(ARCH_MISMATCH, "arch-mismatch")                                                              \
+    X(ABI_MISMATCH, "abi-mismatch")                                                                \
+    X(CORE_TOO_OLD, "core-too-old")                                                                \
+    X(LIBRARY_MISSING, "library-missing")                                                          \
+    X(NOT_ELF, "not-elf")                                                                          \
+    X(MISSING_DEPENDENCY, "missing-dependency")                                                    \
+    X(UNRESOLVED_SYMBOL, "unresolved-symbol")                                                      \
+    X(ENTRY_MISSING, "entry-missing")                                                              \
+    X(MANIFEST_MISMATCH, "manifest-mismatch")                                                      \
+    X(UNTRUSTED, "untrusted")                                                                      \
+    X(UNAVAILABLE, "unavailable")                                                                  \
+    X(CRASHED, "crashed")                                                                          \
+    X(TIMEOUT, "timeout")
+
+typedef enum kvs_plugin_state {
+#define KVS_PLUGIN_STATE_ENUM(name, text) KVS_PLUGIN_##name,
+    KVS_PLUGIN_STATE_LIST(KVS_PLUGIN_STATE_ENUM)
+#undef KVS_PLUGIN_STATE_ENUM
+} kvs_plugin_state_t;
+
+KVS_API const char *kvs_plugin_state_text(kvs_plugin_state_t state);
+
+typedef struct kvs_provide {
+    const char *kind; /* "backend", "optimizer", "compressor", "device" */
+    const char *name;
+    const char *const *aliases;
+    size_t n_aliases;
+    const char *word; /* the word it answers to, or "" */
+    const char *const *with;
+    size_t n_with;
+    int32_t priority;
+    int32_t optimizer, sparse, async, multi_worker, keeps_weights; /* capabilities, 0 or 1 */
+    const char *const *compression; /* gradient_compression */
+    size_t n_compression;
+    const char *const *devices; /* "cpu", "cuda", … */
+    size_t n_devices;
+    const char *const *dtypes;
+    size_t n_dtypes;
+} kvs_provide_t;
+
+typedef struct kvs_requirement {
+    const char *name; /* of a library: "libzmq.so.5" */
+    const char *package;
+    const char *why;
+    int32_t found; /* 1: the dynamic linker finds it */
+} kvs_requirement_t;
+
+typedef struct kvs_plugin_option {
+    const char *name, *type, *preset, *doc;
+} kvs_plugin_option_t;
+
+typedef struct kvs_plugin_info {
+    const char *name, *version, *summary, *package, *license, *arch, *abi, *core;
+    const char *manifest; /* absolute path; "(static)" or "(program)" for what the program added */
+    const char *library;  /* absolute path */
+    kvs_plugin_state_t state;
+    const char *reason; /* why it is not ok */
+    const char *fix;    /* what mends it */
+    const kvs_provide_t *provides;
+    size_t n_provides;
+    const kvs_requirement_t *libraries;
+    size_t n_libraries;
+    const kvs_plugin_option_t *options;
+    size_t n_options;
+} kvs_plugin_info_t;
+
+typedef struct kvs_plugin_list kvs_plugin_list_t;
+
+/* Everything found along the search path, in its order, losers included. */
+KVS_API kvs_status_t kvs_plugin_list(kvs_plugin_list_t **ret_list);
+KVS_API void kvs_plugin_list_free(kvs_plugin_list_t *list); /* NULL does nothing */
+KVS_API size_t kvs_plugin_list_count(const kvs_plugin_list_t *list);
+/* NULL if `index` is not below the count. */
+KVS_API const kvs_plugin_info_t *kvs_plugin_list_at(const kvs_plugin_list_t *list, size_t index);
+/* By the name of a plugin, or the name or an alias of something it provides; the one that is ok if
+ * several. ERR_NOT_FOUND names near ones; ERR_UNAVAILABLE: known, but not installed. */
+KVS_API kvs_status_t kvs_plugin_list_find(const kvs_plugin_list_t *list, const char *name,
+                                          const kvs_plugin_info_t **ret_plugin);
+/* Directories and files searched, in order. */
+KVS_API size_t kvs_plugin_list_n_paths(const kvs_plugin_list_t *list);
+KVS_API const char *kvs_plugin_list_path(const kvs_plugin_list_t *list, size_t index);
+
+/* A backend, optimizer, … of this project that exists as a package, installed or not. */
+typedef struct kvs_known {
+    const char *kind, *name, *package;
+} kvs_known_t;
+KVS_API const kvs_known_t *kvs_known_at(size_t index); /* NULL past the last */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* status.c - the text lives in a fixed thread-local buffer: failing must not allocate, and a thread
+ * that ends leaves nothing behind. What does not fit ends in "...". */
+#include "status.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define TEXT_BYTES 2048
+
+static _Thread_local char last_text[TEXT_BYTES];
+
+/* Show that a text was cut, without cutting a UTF-8 character in two. */
+static void mark_cut(char *text)
+{
+    size_t end = TEXT_BYTES - sizeof("...");
+
+    while (end > 0 && ((unsigned char)text[end] & 0xC0) == 0x80) {
+        end--;
+    }
+    memcpy(text + end, "...", sizeof("..."));
+}
+
+kvs_status_t kvsi_fail_v(kvs_status_t status, const char *format, va_list args)
+{
+    char text[TEXT_BYTES]; /* the arguments may point into last_text */
+
+    if (vsnprintf(text, sizeof(text), format, args) >= TEXT_BYTES) {
+        mark_cut(text);
+    }
+    memcpy(last_text, text, strlen(text) + 1);
+    return status;
+}
+
+kvs_status_t kvs_fail(kvs_status_t status, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    kvsi_fail_v(status, format, args);
+    va_end(args);
+    return status;
+}
+
+kvs_status_t kvsi_fail_context(kvs_status_t status, const char *format, ...)
+{
+    char context[TEXT_BYTES];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(context, sizeof(context), format, args);
+    va_end(args);
+    return kvs_fail(status, "%s: %s", context, last_text);
+}
+
+const char *kvs_last_error(void)
+{
+    return last_text;
+}
+
+const char *kvs_status_name(kvs_status_t status)
+{
+    switch (status) {
+#define NAME_OF(name, code, text)                                                                  \
+    case code:                                                                                     \
+        return "KVS_" #name;
+        KVS_STATUS_LIST(NAME_OF)
+#undef NAME_OF
+    default:
+        return "unknown status";
+    }
+}
+
+const char *kvs_status_text(kvs_status_t status)
+{
+    switch (status) {
+#define TEXT_OF(name, code, text)                                                                  \
+    case code:                                                                                     \
+        return text;
+        KVS_STATUS_LIST(TEXT_OF)
+#undef TEXT_OF
+    default:
+        return "unknown status";
+    }
+}
+
+const char *kvs_version(void)
+{
+    return KVS_VERSION_TEXT;
+}
