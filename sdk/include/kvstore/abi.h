@@ -94,50 +94,105 @@ enum {
     KVS_PARAM_UNIT = 4          /* must lie in [0, 1) */
 };
 
+/* A parameter, for checking and for `kvstore info`. Values that are not finite are always errors. */
 typedef struct kvs_param_info {
     const char *name;
-    uint32_t type; /* KVS_PARAM_BOOL, _INT or _FLOAT */
+    uint32_t type;  /* KVS_PARAM_BOOL, _INT or _FLOAT */
     uint32_t rules; /* KVS_PARAM_NULLABLE | … */
     double preset;  /* the default; bool as 0 or 1; NaN: null */
     const char *doc;
 } kvs_param_info_t;
 
+enum {
+    KVS_STATE_FROM_WEIGHT = 1, /* begins as a copy of the weight; else as zeros */
+    KVS_STATE_PER_ROW = 2      /* one number for each row (first dimension): shape (rows, 1) */
+};
+
+/* A state: an array kept for each key, as large as the weight unless it is per row. */
+typedef struct kvs_state_info {
+    const char *name; /* as in state files */
+    uint32_t flags;   /* KVS_STATE_… */
+    uint32_t reserved;
+} kvs_state_info_t;
+
+#define KVS_OPTIMIZER_MAX_PARAMS 16  /* of its own */
 #define KVS_OPTIMIZER_MAX_STATES 4
 #define KVS_OPTIMIZER_MAX_SCALARS 16
+#define KVS_OPTIMIZER_MAX_SUMS 4     /* of one phase */
+#define KVS_OPTIMIZER_SUM_BLOCK 65536 /* elements */
 
-/* What `scalars` may use besides the parameters: everything that depends on the order of issue. */
+/* The parameters in force: those that all optimizers have, and the optimizer's own. */
+typedef struct kvs_hyper {
+    uint32_t size;
+    uint32_t multi_precision; /* 0 or 1 */
+    double learning_rate;
+    double wd;
+    double rescale_grad;
+    double clip_gradient; /* 0: off */
+    const double *own;    /* in the order of `params` */
+} kvs_hyper_t;
+
+/* One update of one key, as counted when it was issued. */
 typedef struct kvs_update {
-    int64_t t;  /* begin_num_update + updates of this key so far, this one included */
-    double lr;  /* after schedule and multiplier */
-    double wd;  /* after multiplier */
-} kvs_update_t;
-
-/* An optimizer. Parameters that all optimizers have (learning_rate, wd, rescale_grad,
- * clip_gradient, multi_precision, begin_num_update) are the caller's business: `lr` and `wd` come
- * with kvs_update_t, rescale and clip as the first two values of `common`. Values of the own
- * parameters are passed as doubles in the order of `params`. */
-typedef struct kvs_optimizer {
     uint32_t size;
     uint32_t reserved;
+    int64_t t;        /* begin_num_update + updates of this key so far, this one included */
+    double lr;        /* after schedule and multiplier */
+    double wd;        /* after multiplier */
+    const char *name; /* the key's name: given with the optimizer, else the key as text */
+    double *product;  /* a number of the optimizer's own, kept between the updates of all keys and in
+                       * state files; 1 at first */
+} kvs_update_t;
+
+enum {
+    KVS_OPTIMIZER_ANY_RATE = 1 /* a negative learning rate is accepted */
+};
+
+/* An optimizer: its parameters and states as tables, and its arithmetic as plain C over arrays, which
+ * allocates nothing, takes no lock and never fails. Counting, schedules, multipliers, parameter
+ * checks, memory and half types are the caller's business, and so are the parameters that all have:
+ * learning_rate, wd, rescale_grad, clip_gradient, multi_precision and begin_num_update.
+ *
+ * The way of one update: `scalars` when the push is issued; then, if `n_phases` is not 0, for each
+ * phase `sums` over the whole array and `combine`; if a state is per row, `row` for each row; then
+ * `step` for each block. Scalars stay doubles until they are rounded, once, to float32 for the _f32
+ * functions. float16 and bfloat16 arrays reach the _f32 functions converted. `states[i]` belongs to
+ * the i-th of `states`, NULL where it is not in use. All arrays of a call begin at the same element,
+ * except that a per-row state is the one number of the row that holds the block. */
+typedef struct kvs_optimizer {
+    uint32_t size;
+    uint32_t flags; /* KVS_OPTIMIZER_… */
     const char *name;
     const char *summary;
     double learning_rate; /* default */
     const kvs_param_info_t *params;
     size_t n_params;
-    const char *const *states; /* names of the states it may keep, at most KVS_OPTIMIZER_MAX_STATES */
+    const kvs_state_info_t *states;
     size_t n_states;
-    /* Which states these parameters need, as a mask over `states`. Any thread. */
-    uint32_t (*states_used)(const double *params);
-    /* The scalars of one update, at most KVS_OPTIMIZER_MAX_SCALARS, in double; they are rounded to
-     * the array's arithmetic type once. `common` is {rescale_grad, clip_gradient or 0 for off}.
-     * Called in order of issue. Never waits, never fails. */
-    void (*scalars)(const double *params, const double *common, const kvs_update_t *update,
-                    double *ret_scalars);
-    /* Update `n` elements. states[i] is NULL for a state not in use; states begin at 0. Element-wise:
-     * results must not depend on how an array is cut into blocks. No allocation, no locks. */
-    void (*step_f32)(size_t n, const float *grad, float *weight, float *const *states,
+    /* NULL, or: are these parameters, each legal by itself, legal together? With a text if not. */
+    kvs_status_t (*check)(const kvs_hyper_t *hyper);
+    /* Which states these parameters need, as a mask over `states`. NULL: all of them. */
+    uint32_t (*states_used)(const kvs_hyper_t *hyper);
+    /* The scalars of one update. Called in order of issue, one at a time. */
+    void (*scalars)(const kvs_hyper_t *hyper, const kvs_update_t *update, double *ret_scalars);
+    /* Sums over the whole array, such as norms: `n_sums` of them in each of `n_phases` phases. `sums`
+     * adds a block of at most KVS_OPTIMIZER_SUM_BLOCK elements to `io_sums`, which begin at 0, in an
+     * order of its own that depends on nothing but `n`; blocks are then added in order. `combine`
+     * turns the totals into scalars that the next phase and the step see. */
+    uint32_t n_phases;
+    uint32_t n_sums;
+    void (*sums_f32)(uint32_t phase, int64_t n, const float *grad, const float *weight,
+                     float *const *states, const float *scalars, double *io_sums);
+    void (*sums_f64)(uint32_t phase, int64_t n, const double *grad, const double *weight,
+                     double *const *states, const double *scalars, double *io_sums);
+    void (*combine)(uint32_t phase, const double *sums, double *io_scalars);
+    /* With a per-row state: change it by the `n` gradients of one row. */
+    void (*row_f32)(int64_t n, const float *grad, float *const *states, const float *scalars);
+    void (*row_f64)(int64_t n, const double *grad, double *const *states, const double *scalars);
+    /* Update `n` elements. Results must not depend on how an array is cut into blocks. */
+    void (*step_f32)(int64_t n, const float *grad, float *weight, float *const *states,
                      const float *scalars);
-    void (*step_f64)(size_t n, const double *grad, double *weight, double *const *states,
+    void (*step_f64)(int64_t n, const double *grad, double *weight, double *const *states,
                      const double *scalars);
 } kvs_optimizer_t;
 

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* optimizer.h - an optimizer in use: what a store calls to update its weights.
+ *
+ * Work is split in two, so that results don't depend on threads: kvs_opt_issue counts and computes
+ * every scalar in program order; begin, prepare and step do the arithmetic later, on any thread.
+ * The way of one update: check_key for all keys of the push, issue for each; then, once the
+ * gradient's sum is known, begin, prepare if kvs_opt_needs_whole, and step for each block.
+ * The optimizer itself is a plugin's table (kvs_optimizer_t). Semantics: those of MXNet's Optimizer. */
+#ifndef KVS_KIT_OPTIMIZER_H
+#define KVS_KIT_OPTIMIZER_H
+
+#include <kvstore/plugin.h>
+
+/* The parsed specification, the schedule, and the counts that belong to no key. */
+typedef struct kvs_opt kvs_opt_t;
+
+/* The part of a key's state: all-zero is fresh. The caller sees to it that one thread at a time
+ * changes it. */
+typedef struct kvs_opt_key {
+    int64_t n_updates;             /* issued for this key; begin_num_update is not included */
+    struct kvs_opt_states *states; /* NULL until kvs_opt_begin */
+} kvs_opt_key_t;
+
+/* What one update of one key needs to know, fixed when it is issued: plain numbers, so that it can
+ * be copied, sent, and dropped. */
+typedef struct kvs_opt_update {
+    double scalars[KVS_OPTIMIZER_MAX_SCALARS]; /* as kvs_optimizer_t.scalars gave them */
+    int64_t t;       /* begin_num_update + updates of this key, this one included */
+    double lr;       /* after schedule and multiplier */
+    double wd;       /* after multiplier */
+    uint32_t states; /* mask of the states in use */
+    uint32_t reserved;
+} kvs_opt_update_t;
+
+/* Find the optimizer by name and check every parameter, with the schedule's. The spec is copied.
+ * ERR_NOT_FOUND: no such optimizer; ERR_ARGUMENT: the text names the parameter and what is accepted. */
+kvs_status_t kvs_opt_new(const kvs_optimizer_spec_t *spec, kvs_opt_t **ret_opt);
+void kvs_opt_free(kvs_opt_t *opt); /* NULL does nothing; keys are released by their owner */
+
+/* Change a parameter for the updates issued after it. Not while updates are running. ERR_STATE:
+ * learning_rate while a schedule is set; ERR_ARGUMENT: no such parameter, one that is fixed
+ * (multi_precision, begin_num_update), a wrong type or value. */
+kvs_status_t kvs_opt_set_attr(kvs_opt_t *opt, const kvs_param_t *attr);
+
+/* Can this key be updated? ERR_DTYPE: its weights are integers. */
+kvs_status_t kvs_opt_check_key(const kvs_opt_t *opt, const kvs_key_entry_t *key);
+
+/* Count one update of the key and compute its scalars. In program order, one caller at a time, never
+ * waits. Fails as kvs_opt_check_key, before anything is counted; for a push of several keys, check
+ * all of them first. */
+kvs_status_t kvs_opt_issue(kvs_opt_t *opt, kvs_opt_key_t *key_state, const kvs_key_entry_t *key,
+                           kvs_opt_update_t *ret_update);
+
+/* Make the states the optimizer needs and this key lacks; `weight` is the whole array, before the
+ * step. Does nothing if there are none to make. ERR_NO_MEMORY: nothing was done. */
+kvs_status_t kvs_opt_begin(kvs_opt_t *opt, kvs_opt_key_t *key_state, const kvs_key_entry_t *key,
+                           const void *weight);
+/* Free the states and zero the struct: the key is fresh again. */
+void kvs_opt_key_release(kvs_opt_key_t *key_state);
+
+/* Does the optimizer look at whole arrays (norms, means of rows)? Then prepare comes before the
+ * steps, and the gradient's sum must exist as a whole by then. */
+int kvs_opt_needs_whole(const kvs_opt_t *opt);
+
+/* Complete the scalars of `update` by what the whole arrays of `n` elements say. Cuts the work over
+ * the host's pool at multiples of KVS_OPTIMIZER_SUM_BLOCK; the bits don't depend on the cut. Once for
+ * each update, also for empty arrays. Does nothing for optimizers that don't need it. */
+void kvs_opt_prepare(const kvs_opt_t *opt, kvs_opt_key_t *key_state, int dtype, int64_t n,
+                     const void *grad, const void *weight, kvs_opt_update_t *update);
+
+/* Update `n` elements of dtype `dtype`, beginning with element `first` of the array: `grad`, never
+ * changed, and `weight` point at that element. Blocks of one key may run on several threads at once;
+ * results don't depend on how the array is cut. */
+void kvs_opt_step(const kvs_opt_t *opt, const kvs_opt_update_t *update, kvs_opt_key_t *key_state,
+                  int dtype, int64_t first, int64_t n, const void *grad, void *weight);
+
+/* ---- Looking in, for tests, state files and `states` ------------------------------------------ */
+
+typedef struct kvs_opt_state {
+    const char *name; /* as in state files; lives as long as the plugin */
+    int dtype;
+    int per_row; /* shape (rows, 1); else the key's */
+    int64_t n_elems;
+    void *data;
+} kvs_opt_state_t;
+
+/* How many states the key has now, master_weight included: 0 before kvs_opt_begin. */
+size_t kvs_opt_n_states(const kvs_opt_key_t *key_state);
+/* The `index`-th, in the optimizer's order, master_weight first; `index` below kvs_opt_n_states. */
+kvs_opt_state_t kvs_opt_state_at(const kvs_opt_key_t *key_state, size_t index);
+/* begin_num_update + updates issued for this key. */
+int64_t kvs_opt_count(const kvs_opt_t *opt, const kvs_opt_key_t *key_state);
+/* The largest count over the keys. */
+int64_t kvs_opt_num_update(const kvs_opt_t *opt);
+const char *kvs_opt_name(const kvs_opt_t *opt);
+
+#endif
