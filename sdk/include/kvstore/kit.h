@@ -2,12 +2,17 @@
 /* kit.h - libkvstore-kit.a: numbers for backends. Linked statically into a plugin; its only state
  * is kvs_plugin_host.
  *
- * Two parts: sums, casts and the CPU device provider; and the host store, a whole store of one
- * process, on which local, device, nccl and the servers of dist are built. */
+ * Three parts: sums and casts, the CPU device provider that cuts them over threads, and the host
+ * store, a whole store of one process, on which local, device, nccl and the servers of dist are
+ * built. `dtype` is a KVS_DTYPE_… number everywhere; sizes count elements unless they say bytes. */
 #ifndef KVSTORE_KIT_H
 #define KVSTORE_KIT_H
 
 #include <kvstore/plugin.h>
+
+#include "optimizer.h"
+
+#include <pthread.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -15,32 +20,69 @@ extern "C" {
 
 /* ---- Arrays ---------------------------------------------------------------------------------- */
 
-/* Bytes of one element; `dtype` is a KVS_DTYPE_… number. */
+/* Bytes of one element; 0 for a number that is no dtype. */
 size_t kvs_dtype_bytes(int dtype);
 int kvs_dtype_is_floating(int dtype);
 int64_t kvs_tensor_n_elems(const kvs_tensor_t *tensor);
 
+/* ---- Sums and casts, on the calling thread ---------------------------------------------------- */
+
+/* Sum n_src >= 1 arrays, in order, and write the result to each of n_dst arrays. float16 and
+ * bfloat16 are summed in float32 and rounded once, to nearest even; integers wrap; NaN stays NaN,
+ * though which of several is unspecified. A single source is copied bit by bit. A destination may
+ * be one of the sources or of the destinations; otherwise arrays don't overlap. Arrays are aligned
+ * to their elements. With `stream`, destinations that are no source are written past the caches.
+ * The bits depend on nothing but the sources: not on the processor, nor on how arrays are cut. */
+void kvs_sum(int dtype, int64_t n, const void *const *src, size_t n_src, void *const *dst,
+             size_t n_dst, int stream);
+
+/* Convert between floating dtypes, rounding once, to nearest even; or copy between equal dtypes.
+ * `dst` may be `src` if both have the same size of element; otherwise they don't overlap. */
+void kvs_cast(int64_t n, int src_dtype, const void *src, int dst_dtype, void *dst);
+
+/* Whether work that reads or writes `n_bytes` in all is too much for the caches, so that writing
+ * past them pays. */
+int kvs_exceeds_cache(uint64_t n_bytes);
+
 /* ---- Providers ------------------------------------------------------------------------------- */
 
 /* The CPU provider: part of the kit, always there. Serves KVS_DEVICE_CPU and pinned host memory.
- * Sums: float16 and bfloat16 accumulate in float32 and are rounded once (nearest even); integers
- * wrap; element order is list order, so the bits don't depend on threads or blocks. Large arrays
- * are cut over the host's pool. */
+ * Its sums and casts are those above, big ones cut over the host's pool and written past the
+ * caches. Buffers from 4 MiB on lie on huge pages where the system has them. */
 const kvs_provider_t *kvs_cpu_provider(void);
 /* The CPU provider for host memory; else the plugin that serves the type, through the host table. */
 kvs_status_t kvs_provider_find(int32_t device_type, const kvs_provider_t **ret_provider);
 
 /* ---- The host store -------------------------------------------------------------------------- */
 
-/* A store of one process that keeps weights: the whole of semantics for `local`. Its functions are
- * members of kvs_backend_ops_t; a backend names them in its table and may put its own in their
- * place. KVS_HOSTSTORE_SIZES gives the table's three sizes. */
-typedef struct kvs_hoststore kvs_hoststore_t;
+/* A store of one process that keeps weights in host memory. Its functions are members of
+ * kvs_backend_ops_t, its structs the private state of store, keys and groups: a backend names both
+ * in its table, and may embed the structs as first members of its own and put functions of its own
+ * in place of these. They belong to the host store; other files read them at most. */
+typedef struct kvs_hoststore_key kvs_hoststore_key_t;
 
-extern const size_t kvs_hoststore_size, kvs_hoststore_key_size, kvs_hoststore_group_size;
-#define KVS_HOSTSTORE_SIZE 512
-#define KVS_HOSTSTORE_KEY_SIZE 128
-#define KVS_HOSTSTORE_GROUP_SIZE 192
+typedef struct kvs_hoststore {
+    char *type; /* the name the store was created by */
+    /* Changed only by operations that run alone: */
+    kvs_updater_t updater; /* NULL: none */
+    void *updater_arg;
+    kvs_opt_t *opt; /* NULL: none */
+    pthread_mutex_t lock;
+    kvs_hoststore_key_t *keys; /* guarded by lock: every key that has a value */
+    uint64_t n_bytes; /* of all stored values; written under lock, read by relaxed atomics */
+} kvs_hoststore_t;
+
+struct kvs_hoststore_key {
+    void *weight; /* NULL: not initialised, or no elements */
+    void *merge;  /* the sum for an updater or a norm; NULL until one needs it */
+    size_t n_bytes;
+    kvs_opt_key_t opt;
+    kvs_hoststore_key_t *prev, *next; /* guarded by the store's lock */
+};
+
+typedef struct kvs_hoststore_group {
+    kvs_opt_update_t update; /* the optimizer's scalars, computed by issue */
+} kvs_hoststore_group_t;
 
 kvs_status_t kvs_hoststore_open(void *store, const kvs_open_args_t *args);
 kvs_status_t kvs_hoststore_close(void *store, int64_t timeout_ms);
