@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* commands.h - the commands of `kvstore` and what they share.
+ *
+ * A command is a line of the table in kvstore.c, which also answers --help, and a file cmd_NAME.c. It
+ * is called with argv[0] its own name and returns the exit status: 0 done, 1 a problem that it told on
+ * stderr, 2 wrong usage. */
+#ifndef KVS_CLI_COMMANDS_H
+#define KVS_CLI_COMMANDS_H
+
+#include <kvstore/kvstore.h>
+
+int cmd_conformance(int argc, char **argv);
+int cmd_info(int argc, char **argv);
+int cmd_list(int argc, char **argv);
+
+/* Print "kvstore NAME: TEXT" and the command's usage on stderr; returns 2. */
+int cli_usage_error(const char *command, const char *format, ...) KVS_PRINTF(2, 3);
+/* Print "kvstore NAME: " and this thread's last error on stderr; returns 1. */
+int cli_failed(const char *command);
+
+#endif
