@@ -53,6 +53,11 @@ kvs_status_t kvsi_fail_context(kvs_status_t status, const char *format, ...)
     return kvs_fail(status, "%s: %s", context, last_text);
 }
 
+void kvsi_status_clear(void)
+{
+    last_text[0] = '\0';
+}
+
 const char *kvs_last_error(void)
 {
     return last_text;

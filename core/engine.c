@@ -1,0 +1,794 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* engine.c - an op becomes tasks that own lanes (lane.h). The common case, nothing queued on any of
+ * its keys, needs no tasks: the call owns the lanes, runs the verb, and leaves. */
+#include "engine.h"
+
+#include "futex.h"
+#include "tensor.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Groups run side by side when there is this much to do; below, waking a thread costs more. */
+#define PARALLEL_BYTES ((uint64_t)1 << 20)
+#define PIECE_BYTES ((uint64_t)128 << 10)
+
+static kvsi_key_t *key_of(const kvs_group_t *group)
+{
+    return (kvsi_key_t *)group->key; /* kvsi_key_t begins with its entry */
+}
+
+/* ---- Running the backend's verbs --------------------------------------------------------------- */
+
+/* Fills the gap where a backend has no pushpull or broadcast of its own. */
+static kvs_status_t call_both(const kvs_store_t *store, kvs_op_t *pub,
+                              kvs_status_t (*first)(void *store, kvs_op_t *op),
+                              kvs_status_t (*then)(void *store, kvs_op_t *op))
+{
+    kvs_status_t status = first(store->state, pub);
+
+    return status != KVS_OK ? status : then(store->state, pub);
+}
+
+static kvs_status_t call_verb(const kvs_store_t *store, kvs_op_t *pub)
+{
+    const kvs_backend_ops_t *ops = store->ops;
+
+    switch ((kvs_verb_t)pub->verb) {
+    case KVS_VERB_INIT:
+        return ops->init(store->state, pub);
+    case KVS_VERB_PUSH:
+        return ops->push(store->state, pub);
+    case KVS_VERB_PULL:
+        return ops->pull(store->state, pub);
+    case KVS_VERB_PUSHPULL:
+        return ops->pushpull != NULL ? ops->pushpull(store->state, pub)
+                                     : call_both(store, pub, ops->push, ops->pull);
+    case KVS_VERB_BROADCAST:
+        return ops->broadcast != NULL ? ops->broadcast(store->state, pub)
+                                      : call_both(store, pub, ops->init, ops->pull);
+    case KVS_VERB_ROW_SPARSE_PULL:
+        return ops->row_sparse_pull(store->state, pub);
+    }
+    return KVS_ERR_INTERNAL;
+}
+
+/* Keep the first error in list order, with this thread's text. */
+static void note_error_locked(kvsi_op_t *op, kvs_status_t status, size_t list_index)
+{
+    if (list_index < op->first_error || op->event.status == KVS_OK) {
+        free(op->event.text);
+        op->event.text = strdup(kvs_last_error());
+        op->event.status = status;
+        op->first_error = list_index;
+    }
+}
+
+static void note_error(kvsi_op_t *op, kvs_status_t status, size_t list_index)
+{
+    pthread_mutex_lock(&op->store->lock);
+    note_error_locked(op, status, list_index);
+    pthread_mutex_unlock(&op->store->lock);
+}
+
+/* A key whose init failed takes back what the backend made of it, and can be initialised again. */
+static void forget_key(kvsi_op_t *op, kvs_group_t *group)
+{
+    kvs_store_t *store = op->store;
+    kvsi_key_t *key = key_of(group);
+
+    if (store->ops->key_release != NULL) {
+        store->ops->key_release(store->state, &key->entry);
+    }
+    memset(key->entry.state, 0, store->keys.state_bytes);
+    pthread_mutex_lock(&store->lock);
+    key->used = false;
+    kvsi_keys_set_live(&store->keys, key, false);
+    pthread_mutex_unlock(&store->lock);
+}
+
+/* Whether the op's keys are still there: an init that was issued before may have failed since. */
+static kvs_status_t check_live(kvsi_op_t *op, const kvs_group_t *group)
+{
+    bool live;
+    kvs_key_t key = kvsi_key_of(group->key);
+
+    pthread_mutex_lock(&op->store->lock);
+    live = key_of(group)->live;
+    pthread_mutex_unlock(&op->store->lock);
+    return live ? KVS_OK
+                : kvs_fail(KVS_ERR_NOT_FOUND, "%s: key %s was never initialised: its init failed",
+                           kvsi_verb_name((kvs_verb_t)op->pub.verb), KVSI_KEY_TEXT(&key));
+}
+
+/* Carry out groups [first, first + n): one at a time, or all in one call if they share memory. */
+static void run_groups(kvsi_op_t *op, size_t first, size_t n)
+{
+    bool shared = (op->pub.flags & KVS_OP_SHARED) != 0;
+    size_t step = shared ? n : 1;
+
+    for (size_t g = first; g < first + n; g += step) {
+        kvs_group_t *group = &op->pub.groups[g];
+        kvs_op_t part = op->pub;
+        kvs_status_t status = KVS_OK;
+
+        part.groups = group;
+        part.n_groups = step;
+        for (size_t i = g; op->late && i < g + step && status == KVS_OK; i++) {
+            status = check_live(op, &op->pub.groups[i]);
+        }
+        if (status == KVS_OK &&
+            atomic_load_explicit(&op->store->cancelled, memory_order_relaxed)) {
+            status = kvs_fail(KVS_ERR_CANCELLED, "%s: the store was cancelled",
+                              kvsi_verb_name((kvs_verb_t)op->pub.verb));
+        }
+        if (status == KVS_OK) {
+            status = call_verb(op->store, &part);
+        }
+        for (size_t i = g; status != KVS_OK && i < g + step; i++) {
+            note_error(op, status, op->pub.groups[i].list_index);
+            if (op->made[i]) {
+                forget_key(op, &op->pub.groups[i]);
+            }
+        }
+    }
+}
+
+/* Some groups of an op, by their bytes: pieces of a parallel loop. */
+static void run_piece(void *arg, int64_t begin, int64_t end)
+{
+    run_groups(arg, (size_t)begin, (size_t)(end - begin));
+}
+
+static void run_all_groups(kvsi_op_t *op)
+{
+    uint64_t bytes = op->bytes_read + op->bytes_written;
+    size_t n = op->pub.n_groups;
+
+    if (op->serial || n == 1 || bytes < PARALLEL_BYTES) {
+        run_groups(op, 0, n);
+    } else {
+        /* as many groups a piece as make PIECE_BYTES of work, on average */
+        int64_t grain = (int64_t)(PIECE_BYTES / (bytes / n + 1)) + 1;
+
+        kvsi_pool_parallel_for((int64_t)n, grain, run_piece, op);
+    }
+}
+
+/* ---- The end of an op -------------------------------------------------------------------------- */
+
+static void count_locked(kvsi_op_t *op)
+{
+    kvs_stats_t *stats = &op->store->stats;
+    uint64_t n = op->pub.n_groups;
+
+    switch ((kvs_verb_t)op->pub.verb) {
+    case KVS_VERB_INIT:
+        stats->n_inits += n;
+        return;
+    case KVS_VERB_BROADCAST:
+        stats->n_inits += n;
+        stats->n_pulls += n;
+        stats->bytes_pulled += op->bytes_written;
+        return;
+    case KVS_VERB_PUSH:
+        stats->n_pushes += n;
+        break;
+    case KVS_VERB_PUSHPULL:
+        stats->n_pushpulls += n;
+        break;
+    case KVS_VERB_PULL:
+    case KVS_VERB_ROW_SPARSE_PULL:
+        stats->n_pulls += n;
+        break;
+    }
+    stats->bytes_pushed += op->bytes_read;
+    stats->bytes_pulled += op->bytes_written;
+}
+
+static void add_debt_locked(kvsi_op_t *op)
+{
+    kvsi_op_t **end = &op->store->debts;
+
+    while (*end != NULL) {
+        end = &(*end)->next;
+    }
+    *end = op;
+    kvsi_op_ref(op);
+}
+
+/* The op has its status: told to its callback, or to whoever holds the event, else owed. */
+static void end_op_locked(kvsi_op_t *op)
+{
+    kvs_store_t *store = op->store;
+
+    op->calls_back = op->event.callback != NULL;
+    op->event.told = op->calls_back;
+    if (op->event.status == KVS_OK) {
+        count_locked(op);
+    } else if (op->event.freed && !op->event.told && !store->closed) {
+        add_debt_locked(op);
+    }
+    atomic_store_explicit(&op->event.done, true, memory_order_release);
+    kvsi_store_wake(store);
+}
+
+/* What follows the end outside the lock, for ops on the heap; gives up the engine's reference. */
+static void after_end(kvsi_op_t *op)
+{
+    kvs_store_t *store = op->store;
+
+    if (op->calls_back) {
+        kvsi_callback_begin();
+        op->event.callback(op->event.status, op->event.text == NULL ? "" : op->event.text,
+                           op->event.callback_arg);
+        kvsi_callback_end();
+    }
+    pthread_mutex_lock(&store->lock);
+    store->n_pending--;
+    kvsi_store_wake(store);
+    pthread_mutex_unlock(&store->lock);
+    kvsi_op_unref(op);
+}
+
+/* ---- Lanes and tasks ----------------------------------------------------------------------------- */
+
+/* Own every lane of the op at once, or none. */
+static bool own_lanes_locked(kvsi_op_t *op)
+{
+    if (op->uses_updater && op->store->updater_lane.owned) {
+        return false;
+    }
+    for (size_t g = 0; g < op->pub.n_groups; g++) {
+        if (key_of(&op->pub.groups[g])->lane.owned) {
+            return false;
+        }
+    }
+    for (size_t g = 0; g < op->pub.n_groups; g++) {
+        key_of(&op->pub.groups[g])->lane.owned = true;
+    }
+    op->store->updater_lane.owned |= op->uses_updater;
+    return true;
+}
+
+/* A task that owns all its lanes goes to whoever runs it. */
+static void task_is_ready_locked(kvsi_task_t *task)
+{
+    kvsi_op_t *op = task->op;
+
+    if (op->detached) {
+        kvsi_pool_submit(&task->work);
+        return;
+    }
+    task->next = NULL;
+    *op->ready_end = task;
+    op->ready_end = &task->next;
+    kvsi_store_wake(op->store);
+}
+
+static void leave_lane_locked(kvsi_lane_t *lane)
+{
+    kvsi_place_t *next = kvsi_lane_leave(lane);
+
+    if (next != NULL && --next->task->n_waits == 0) {
+        task_is_ready_locked(next->task);
+    }
+}
+
+static void leave_lanes_locked(kvsi_op_t *op)
+{
+    for (size_t g = 0; g < op->pub.n_groups; g++) {
+        leave_lane_locked(&key_of(&op->pub.groups[g])->lane);
+    }
+    if (op->uses_updater) {
+        leave_lane_locked(&op->store->updater_lane);
+    }
+}
+
+static void run_task(kvsi_work_t *work);
+
+static void join_lane_locked(kvsi_task_t *task, kvsi_lane_t *lane)
+{
+    kvsi_place_t *place = &task->places[task->n_places++];
+
+    place->task = task;
+    if (!kvsi_lane_join(lane, place)) {
+        task->n_waits++;
+    }
+}
+
+/* One task for a serial op; else one a group. Those that own their lanes are ready at once. */
+static void make_tasks_locked(kvsi_op_t *op)
+{
+    size_t step = op->serial ? op->pub.n_groups : 1;
+    kvsi_place_t *places = op->places;
+
+    op->late = true;
+    op->n_tasks = op->n_left = op->pub.n_groups / step;
+    for (size_t t = 0; t < op->n_tasks; t++) {
+        kvsi_task_t *task = &op->tasks[t];
+
+        *task = (kvsi_task_t){.work = {.run = run_task,
+                                       .priority = op->pub.priority,
+                                       .sequence = op->pub.sequence},
+                              .op = op,
+                              .first_group = t * step,
+                              .n_groups = step,
+                              .places = places};
+        for (size_t g = task->first_group; g < task->first_group + step; g++) {
+            join_lane_locked(task, &key_of(&op->pub.groups[g])->lane);
+        }
+        if (op->uses_updater) {
+            join_lane_locked(task, &op->store->updater_lane);
+        }
+        places += task->n_places;
+    }
+    for (size_t t = 0; t < op->n_tasks; t++) {
+        if (op->tasks[t].n_waits == 0) {
+            task_is_ready_locked(&op->tasks[t]);
+        }
+    }
+}
+
+/* The task has run. Gives whether it was its op's last. */
+static bool end_task_locked(kvsi_task_t *task)
+{
+    kvsi_op_t *op = task->op;
+
+    for (size_t i = 0; i < task->n_places; i++) {
+        leave_lane_locked(task->places[i].lane);
+    }
+    if (--op->n_left > 0) {
+        return false;
+    }
+    end_op_locked(op);
+    return true;
+}
+
+/* A task of a detached op, on a thread of the pool. */
+static void run_task(kvsi_work_t *work)
+{
+    kvsi_task_t *task = (kvsi_task_t *)work;
+    kvsi_op_t *op = task->op;
+    kvs_store_t *store = op->store;
+    bool last;
+
+    run_groups(op, task->first_group, task->n_groups);
+    pthread_mutex_lock(&store->lock);
+    last = end_task_locked(task);
+    pthread_mutex_unlock(&store->lock);
+    if (last) {
+        after_end(op);
+    }
+}
+
+/* ---- A call that runs on its own thread ---------------------------------------------------------- */
+
+/* Take tasks that wait for a lane out of the queues: the store was cancelled. */
+static void withdraw_locked(kvsi_op_t *op)
+{
+    for (size_t t = 0; t < op->n_tasks; t++) {
+        kvsi_task_t *task = &op->tasks[t];
+
+        if (task->n_waits == 0) {
+            continue; /* has run */
+        }
+        for (size_t i = 0; i < task->n_places; i++) {
+            kvsi_place_t *place = &task->places[i];
+
+            if (place->waits) {
+                kvsi_lane_withdraw(place->lane, place);
+            } else {
+                leave_lane_locked(place->lane);
+            }
+        }
+        task->n_waits = 0;
+        for (size_t g = task->first_group; g < task->first_group + task->n_groups; g++) {
+            if (op->made[g]) {
+                kvsi_keys_set_live(&op->store->keys, key_of(&op->pub.groups[g]), false);
+            }
+        }
+        op->n_left--;
+    }
+    kvs_fail(KVS_ERR_CANCELLED, "%s: the store was cancelled",
+             kvsi_verb_name((kvs_verb_t)op->pub.verb));
+    note_error_locked(op, KVS_ERR_CANCELLED, 0);
+    end_op_locked(op);
+}
+
+/* Some of its keys are owned by earlier operations: run each task when it is ready. */
+static void run_as_lanes_come(kvsi_op_t *op)
+{
+    kvs_store_t *store = op->store;
+
+    pthread_mutex_lock(&store->lock);
+    while (op->n_left > 0) {
+        kvsi_task_t *task = op->ready;
+        uint32_t seen = atomic_load(&store->epoch);
+
+        if (task != NULL) {
+            op->ready = task->next;
+            if (op->ready == NULL) {
+                op->ready_end = &op->ready;
+            }
+            pthread_mutex_unlock(&store->lock);
+            run_groups(op, task->first_group, task->n_groups);
+            pthread_mutex_lock(&store->lock);
+            end_task_locked(task);
+        } else if (atomic_load_explicit(&store->cancelled, memory_order_relaxed)) {
+            withdraw_locked(op);
+        } else {
+            pthread_mutex_unlock(&store->lock);
+            kvsi_store_sleep(store, seen, INT64_MAX);
+            pthread_mutex_lock(&store->lock);
+        }
+    }
+    store->n_pending--;
+    kvsi_store_wake(store);
+    pthread_mutex_unlock(&store->lock);
+}
+
+static void run_here(kvsi_op_t *op, bool owns_lanes)
+{
+    kvs_store_t *store = op->store;
+
+    if (!owns_lanes) {
+        run_as_lanes_come(op);
+        return;
+    }
+    run_all_groups(op);
+    pthread_mutex_lock(&store->lock);
+    leave_lanes_locked(op);
+    end_op_locked(op);
+    store->n_pending--;
+    pthread_mutex_unlock(&store->lock);
+}
+
+/* ---- Asynchronous backends ----------------------------------------------------------------------- */
+
+void kvsi_engine_consumed(kvs_op_t *pub)
+{
+    kvsi_op_t *op = pub->core;
+
+    pthread_mutex_lock(&op->store->lock);
+    op->consumed = true;
+    kvsi_store_wake(op->store);
+    pthread_mutex_unlock(&op->store->lock);
+}
+
+void kvsi_engine_complete(kvs_op_t *pub, kvs_status_t status)
+{
+    kvsi_op_t *op = pub->core;
+    kvs_store_t *store = op->store;
+
+    pthread_mutex_lock(&store->lock);
+    op->consumed = true;
+    if (status != KVS_OK) {
+        note_error_locked(op, status, 0);
+        for (size_t g = 0; g < op->pub.n_groups; g++) {
+            if (op->made[g]) {
+                kvsi_keys_set_live(&store->keys, key_of(&op->pub.groups[g]), false);
+            }
+        }
+    }
+    end_op_locked(op);
+    pthread_mutex_unlock(&store->lock);
+    after_end(op);
+}
+
+/* Wait for the part of an asynchronous op that its call promises. */
+static kvs_status_t wait_for_backend(kvsi_op_t *op)
+{
+    kvs_store_t *store = op->store;
+    bool until_consumed = op->pub.verb == KVS_VERB_PUSH;
+    int64_t deadline = store->timeout_ms == 0 ? INT64_MAX
+                                              : kvsi_now_ns() + store->timeout_ms * 1000000;
+    const char *verb = kvsi_verb_name((kvs_verb_t)op->pub.verb);
+    kvs_status_t status = KVS_OK;
+
+    pthread_mutex_lock(&store->lock);
+    while (!op->event.done && !(until_consumed && op->consumed) && status == KVS_OK) {
+        uint32_t seen = atomic_load(&store->epoch);
+
+        if (atomic_load_explicit(&store->cancelled, memory_order_relaxed)) {
+            status = kvs_fail(KVS_ERR_CANCELLED, "%s: the store was cancelled", verb);
+        } else if (kvsi_now_ns() >= deadline) {
+            status = kvs_fail(KVS_ERR_TIMEOUT,
+                              "%s: not completed within %lld ms; it goes on, and its arrays must "
+                              "stay until wait_all or close",
+                              verb, (long long)store->timeout_ms);
+        } else {
+            pthread_mutex_unlock(&store->lock);
+            kvsi_store_sleep(store, seen, deadline);
+            pthread_mutex_lock(&store->lock);
+        }
+    }
+    if (status == KVS_OK && op->event.done && op->event.status != KVS_OK) {
+        status = kvs_fail(op->event.status, "%s", op->event.text == NULL ? "" : op->event.text);
+        op->event.told = true;
+    }
+    op->event.freed = true; /* nobody waits any more: a later error is owed */
+    pthread_mutex_unlock(&store->lock);
+    return status;
+}
+
+/* ---- The whole way --------------------------------------------------------------------------------- */
+
+/* Take the oldest debt on one of the op's keys off the list. */
+static kvsi_op_t *take_debt_of_keys_locked(const kvsi_op_t *op)
+{
+    for (kvsi_op_t **link = &op->store->debts; *link != NULL; link = &(*link)->next) {
+        kvsi_op_t *debt = *link;
+
+        for (size_t d = 0; d < debt->pub.n_groups; d++) {
+            for (size_t g = 0; g < op->pub.n_groups; g++) {
+                if (debt->pub.groups[d].key == op->pub.groups[g].key) {
+                    *link = debt->next;
+                    return debt;
+                }
+            }
+        }
+    }
+    return NULL;
+}
+
+static kvs_status_t tell(kvsi_op_t *debt, const char *what)
+{
+    kvs_status_t status = kvs_fail(debt->event.status, "%s: an earlier %s failed: %s", what,
+                                   kvsi_verb_name((kvs_verb_t)debt->pub.verb),
+                                   debt->event.text == NULL ? kvs_status_text(debt->event.status)
+                                                            : debt->event.text);
+
+    kvsi_op_unref(debt);
+    return status;
+}
+
+kvs_status_t kvsi_engine_tell_debt(kvs_store_t *store, const char *what)
+{
+    kvsi_op_t *debt;
+
+    pthread_mutex_lock(&store->lock);
+    debt = store->debts;
+    if (debt != NULL) {
+        store->debts = debt->next;
+    }
+    pthread_mutex_unlock(&store->lock);
+    return debt == NULL ? KVS_OK : tell(debt, what);
+}
+
+void kvsi_engine_forgive(kvs_store_t *store)
+{
+    kvsi_op_t *debts;
+
+    pthread_mutex_lock(&store->lock);
+    debts = store->debts;
+    store->debts = NULL;
+    pthread_mutex_unlock(&store->lock);
+    while (debts != NULL) {
+        kvsi_op_t *next = debts->next;
+
+        kvsi_op_unref(debts);
+        debts = next;
+    }
+}
+
+void kvsi_engine_owe(kvs_event_t *event)
+{
+    kvsi_op_t *op = kvsi_op_of(event);
+
+    pthread_mutex_lock(&op->store->lock);
+    event->freed = true;
+    if (event->done && event->status != KVS_OK && !event->told && !op->store->closed) {
+        add_debt_locked(op);
+    }
+    pthread_mutex_unlock(&op->store->lock);
+    kvsi_op_unref(op);
+}
+
+kvs_status_t kvsi_engine_drain(kvs_store_t *store, int64_t deadline_ns, const char *what)
+{
+    kvs_status_t status = KVS_OK;
+
+    pthread_mutex_lock(&store->lock);
+    while (store->n_pending > 0 && status == KVS_OK) {
+        uint32_t seen = atomic_load(&store->epoch);
+
+        if (atomic_load_explicit(&store->cancelled, memory_order_relaxed)) {
+            status = kvs_fail(KVS_ERR_CANCELLED, "%s: the store was cancelled", what);
+        } else if (kvsi_now_ns() >= deadline_ns) {
+            status = kvs_fail(KVS_ERR_TIMEOUT, "%s: %zu operations have not completed", what,
+                              store->n_pending);
+        } else {
+            pthread_mutex_unlock(&store->lock);
+            kvsi_store_sleep(store, seen, deadline_ns);
+            pthread_mutex_lock(&store->lock);
+        }
+    }
+    pthread_mutex_unlock(&store->lock);
+    return status;
+}
+
+/* Resolve the keys, find out how the op must run, and let the backend count it. */
+static kvs_status_t issue(kvsi_op_t *op, const kvsi_request_t *request)
+{
+    kvs_store_t *store = op->store;
+    kvsi_op_t *debt = NULL;
+    kvs_status_t status;
+
+    op->pub.sequence = ++store->sequence;
+    pthread_mutex_lock(&store->lock);
+    status = kvsi_op_resolve_locked(op, request);
+    if (status == KVS_OK) {
+        debt = take_debt_of_keys_locked(op);
+        if (debt != NULL) {
+            kvsi_op_revert_locked(op);
+        }
+    }
+    pthread_mutex_unlock(&store->lock);
+    if (debt != NULL) {
+        return tell(debt, kvsi_verb_name(request->verb));
+    }
+    if (status != KVS_OK) {
+        return status;
+    }
+    op->uses_updater = store->has_updater && (request->verb == KVS_VERB_PUSH ||
+                                              request->verb == KVS_VERB_PUSHPULL);
+    status = kvsi_op_find_shared(op);
+    if (status == KVS_OK && store->ops->issue != NULL) {
+        status = store->ops->issue(store->state, &op->pub);
+    }
+    op->serial = op->uses_updater || (op->pub.flags & KVS_OP_SHARED) != 0;
+    if (status != KVS_OK) {
+        pthread_mutex_lock(&store->lock);
+        kvsi_op_revert_locked(op);
+        pthread_mutex_unlock(&store->lock);
+    }
+    return status;
+}
+
+static void mark_used_locked(kvsi_op_t *op)
+{
+    for (size_t g = 0; g < op->pub.n_groups; g++) {
+        key_of(&op->pub.groups[g])->used = true;
+    }
+}
+
+/* Give the whole op to an asynchronous backend. Where it refuses, nothing has happened. */
+static kvs_status_t hand_over(kvsi_op_t *op)
+{
+    kvs_store_t *store = op->store;
+    kvs_status_t status = call_verb(store, &op->pub);
+
+    if (status != KVS_OK) {
+        pthread_mutex_lock(&store->lock);
+        kvsi_op_revert_locked(op);
+        store->n_pending--;
+        kvsi_store_wake(store);
+        pthread_mutex_unlock(&store->lock);
+    }
+    return status;
+}
+
+/* Number the op, put it in order with the others, and start it unless its call runs it. */
+static kvs_status_t begin(kvsi_op_t *op, const kvsi_request_t *request, bool *ret_owns_lanes)
+{
+    kvs_store_t *store = op->store;
+    bool asynchronous = store->ops->mode == KVS_ASYNCHRONOUS;
+    kvs_status_t status;
+
+    pthread_mutex_lock(&store->issue_lock);
+    status = issue(op, request);
+    if (status == KVS_OK) {
+        pthread_mutex_lock(&store->lock);
+        mark_used_locked(op);
+        store->n_pending++;
+        *ret_owns_lanes = !asynchronous && !op->detached && own_lanes_locked(op);
+        if (!asynchronous && !*ret_owns_lanes) {
+            make_tasks_locked(op);
+        }
+        pthread_mutex_unlock(&store->lock);
+        if (asynchronous) {
+            status = hand_over(op);
+        }
+    }
+    pthread_mutex_unlock(&store->issue_lock);
+    return status;
+}
+
+/* An op that outlives its call: the engine holds it until its end, and so does the call or event. */
+static kvs_status_t run_counted(kvsi_op_t *op, const kvsi_request_t *request, bool event)
+{
+    kvs_store_t *store = op->store;
+    bool owns_lanes;
+    kvs_status_t status = KVS_OK;
+
+    kvsi_store_ref(store);
+    atomic_init(&op->refs, 2);
+    op->detached = true;
+    if (store->ops->mode == KVS_BLOCKING) {
+        status = kvsi_pool_start();
+    }
+    if (status == KVS_OK) {
+        status = begin(op, request, &owns_lanes);
+    }
+    if (status != KVS_OK) {
+        kvsi_op_unref(op);
+    } else if (event) {
+        *request->call->ret_event = &op->event;
+        return KVS_OK;
+    } else {
+        status = wait_for_backend(op);
+    }
+    kvsi_op_unref(op);
+    return status;
+}
+
+static kvs_status_t run_now(kvsi_op_t *op, const kvsi_request_t *request)
+{
+    bool owns_lanes;
+    kvs_status_t status = begin(op, request, &owns_lanes);
+
+    if (status == KVS_OK) {
+        run_here(op, owns_lanes);
+        status = op->event.status;
+        if (status != KVS_OK) {
+            kvs_fail(status, "%s",
+                     op->event.text == NULL ? kvs_status_text(status) : op->event.text);
+        }
+    }
+    kvsi_op_release(op);
+    return status;
+}
+
+/* A list without keys is done before it begins. */
+static kvs_status_t run_nothing(kvs_store_t *store, const kvsi_request_t *request)
+{
+    kvsi_op_t *op;
+
+    if (request->call == NULL || request->call->ret_event == NULL) {
+        return KVS_OK;
+    }
+    op = calloc(1, sizeof(*op));
+    if (op == NULL) {
+        return kvs_fail(KVS_ERR_NO_MEMORY, "%s: no memory", kvsi_verb_name(request->verb));
+    }
+    op->store = store;
+    op->on_heap = true;
+    kvsi_store_ref(store);
+    atomic_init(&op->refs, 1);
+    atomic_init(&op->event.done, true);
+    *request->call->ret_event = &op->event;
+    return KVS_OK;
+}
+
+kvs_status_t kvsi_engine_run(kvs_store_t *store, const kvsi_request_t *request)
+{
+    _Alignas(16) char stack[KVSI_OP_STACK_BYTES];
+    bool event = request->call != NULL && request->call->ret_event != NULL;
+    bool counted = event || store->ops->mode == KVS_ASYNCHRONOUS;
+    kvs_status_t status = kvsi_request_check(request);
+    kvsi_op_t *op;
+    size_t bytes;
+    void *memory = stack;
+
+    if (status != KVS_OK || request->n_keys == 0) {
+        return status != KVS_OK ? status : run_nothing(store, request);
+    }
+    bytes = kvsi_op_bytes(store, request, false);
+    if (counted || bytes > sizeof(stack)) {
+        bytes = kvsi_op_bytes(store, request, true);
+        memory = malloc(bytes);
+        if (memory == NULL) {
+            return kvs_fail(KVS_ERR_NO_MEMORY, "%s: no memory for %zu bytes of a list of %zu keys",
+                            kvsi_verb_name(request->verb), bytes, request->n_keys);
+        }
+    }
+    status = kvsi_op_make(store, request, memory, memory != stack, &op);
+    if (status != KVS_OK) {
+        if (memory != stack) {
+            free(memory);
+        }
+        return status;
+    }
+    return counted ? run_counted(op, request, event) : run_now(op, request);
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* keys.h - the keys of a store: integer or string, from key to entry.
+ *
+ * Entries are made once and live until the table is released, so that queued work may point at
+ * them; an entry whose init failed stays, not live, and is taken up by the next init of that key.
+ * The caller locks. */
+#ifndef KVSI_KEYS_H
+#define KVSI_KEYS_H
+
+#include "lane.h"
+
+#include <kvstore/abi.h>
+
+#include <stdbool.h>
+
+typedef struct kvsi_key {
+    kvs_key_entry_t entry; /* what backends see; first */
+    kvsi_lane_t lane;      /* operations on this key, in order */
+    uint64_t mark;         /* sequence of the operation that groups its list by this key just now */
+    size_t mark_group;
+    uint64_t hash;
+    bool live;     /* initialised, or its init is under way */
+    bool used;     /* the backend has seen it: its state may need a release */
+    int64_t *dims; /* entry.shape */
+    char *name;    /* entry.name */
+} kvsi_key_t;
+
+typedef enum kvsi_key_kind { KVSI_KEYS_NONE, KVSI_KEYS_INT, KVSI_KEYS_STR } kvsi_key_kind_t;
+
+typedef struct kvsi_keys {
+    kvsi_key_t **slots; /* open addressing; n_slots is a power of two, or 0 */
+    size_t n_slots, n_used;
+    size_t n_live;
+    kvsi_key_kind_t kind; /* of the live keys; NONE while there are none */
+    int64_t next_number;  /* of the next new string */
+    size_t state_bytes;   /* of the backend, for each key */
+} kvsi_keys_t;
+
+/* NULL if it was never added. */
+kvsi_key_t *kvsi_keys_find(const kvsi_keys_t *keys, const kvs_key_t *key);
+/* Find or make the entry; not live when new. ERR_ARGUMENT: not UTF-8, or too long. */
+kvs_status_t kvsi_keys_add(kvsi_keys_t *keys, const kvs_key_t *key, kvsi_key_t **ret_key);
+/* Raise or lower; the first live key decides the kind, the last one to go frees it. */
+void kvsi_keys_set_live(kvsi_keys_t *keys, kvsi_key_t *key, bool live);
+/* ERR_KEY_TYPE if `key` is of the other kind than the live ones. */
+kvs_status_t kvsi_keys_check_kind(const kvsi_keys_t *keys, const kvs_key_t *key);
+/* Set the shape and dtype that init gives. */
+kvs_status_t kvsi_key_set_layout(kvsi_key_t *key, const kvs_tensor_t *tensor, int64_t n_elems);
+/* Frees all entries; the backend has released its state. */
+void kvsi_keys_release(kvsi_keys_t *keys);
+
+static inline kvs_key_t kvsi_key_of(const kvs_key_entry_t *entry)
+{
+    return (kvs_key_t){entry->name, entry->number};
+}
+
+#endif
