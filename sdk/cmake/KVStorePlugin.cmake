@@ -3,7 +3,8 @@
 # Builds kvs_NAME.so as a plugin has to be built (hidden visibility, every symbol bound at load, none
 # undefined, no run path), writes its manifest beside it in the build tree and for installation. In the manifest
 # @KVS_LIBRARY@ becomes the path of the shared object relative to the manifest, @KVS_ARCH@ this
-# machine's architecture, @PROJECT_VERSION@ the version. KIT links libkvstore-kit.a.
+# machine's architecture, @PROJECT_VERSION@ the version. KIT links libkvstore-kit.a. The target
+# kvs-plugins builds all of them.
 include(GNUInstallDirs)
 
 if(CMAKE_C_LIBRARY_ARCHITECTURE)
@@ -23,6 +24,10 @@ function(kvstore_add_plugin name)
   set(manifest_dir ${CMAKE_BINARY_DIR}/${KVS_MANIFEST_SUBDIR})
 
   add_library(kvs_${name} MODULE ${arg_SOURCES})
+  if(NOT TARGET kvs-plugins)
+    add_custom_target(kvs-plugins)
+  endif()
+  add_dependencies(kvs-plugins kvs_${name})
   set_target_properties(kvs_${name} PROPERTIES PREFIX "" C_VISIBILITY_PRESET hidden
     LIBRARY_OUTPUT_DIRECTORY ${build_dir} SKIP_BUILD_RPATH ON)
   target_include_directories(kvs_${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* exchange.h - all that this program has to do with a store; begin reading here.
+ *
+ * Every device has a copy of the weights and computes gradients from its part of a batch. The store
+ * sums the gradients of all devices, updates its weights by them, and gives these back to every
+ * device. Keys are the names of the model's arrays. One thread uses an exchange at a time. */
+#ifndef DEMO_EXCHANGE_H
+#define DEMO_EXCHANGE_H
+
+#include "network.h"
+
+#include <kvstore/kvstore.h>
+
+typedef struct exchange exchange_t;
+
+typedef struct optimizer_settings {
+    double learning_rate, momentum, wd;
+    double rescale_grad; /* 1 / images in a batch: gradients are sums over them */
+} optimizer_settings_t;
+
+/* Create the store `backend` with the optimizer sgd, for networks of one model, one a device; they
+ * must outlive the exchange. Errors are the store's. Ended by exchange_close. */
+kvs_status_t exchange_open(const char *backend, const optimizer_settings_t *settings,
+                           network_t *const *networks, size_t n_networks,
+                           exchange_t **ret_exchange);
+/* Returns the first error of the store that nobody has been told. NULL does nothing. */
+kvs_status_t exchange_close(exchange_t *exchange);
+
+/* Before the first update: the weights of the first network become those of the store and of every
+ * network. */
+kvs_status_t exchange_begin(exchange_t *exchange);
+/* Gradients of every network in, new weights of every network out. */
+kvs_status_t exchange_update(exchange_t *exchange);
+
+kvs_status_t exchange_stats(exchange_t *exchange, kvs_stats_t *ret_stats);
+
+#endif

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* main.c - trains a classifier of clothes over a store and tells how it went. What concerns the store
+ * is in exchange.c; how a batch is shared out to devices, in trainer.c. */
+#include "chart.h"
+#include "data.h"
+#include "gallery.h"
+#include "options.h"
+#include "sha256.h"
+#include "team.h"
+#include "trainer.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+static const size_t hidden_layers[] = {128, 64};
+
+/* What a run has got hold of; release_run takes it half-built. */
+typedef struct run {
+    dataset_t train_set, test_set;
+    trainer_t *trainer;
+    double *accuracies; /* of each epoch */
+    uint8_t *predicted; /* for each test image */
+    double started;     /* seconds */
+} run_t;
+
+static double seconds_now(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static kvs_status_t load_data(const options_t *options, run_t *run)
+{
+    kvs_status_t status = dataset_load(options->data_dir, "train", &run->train_set);
+
+    if (status == KVS_OK) {
+        status = dataset_load(options->data_dir, "t10k", &run->test_set);
+    }
+    if (status == KVS_OK) {
+        printf("data        %zu training and %zu test images of %zu x %zu pixels from %s\n",
+               run->train_set.n_images, run->test_set.n_images, run->train_set.rows,
+               run->train_set.columns, options->data_dir);
+    }
+    return status;
+}
+
+static void describe(const trainer_config_t *config, const model_t *model)
+{
+    printf("model       ");
+    for (size_t l = 0; l <= model->n_layers; l++) {
+        printf("%s%zu", l > 0 ? "-" : "", model->sizes[l]);
+    }
+    printf(" perceptron, %zu weights in %zu arrays\n", model_n_elems(model), model->n_arrays);
+    printf("store       %s, libkvstore %s; %zu device%s, cpu(0) to cpu(%zu), on %zu thread%s\n",
+           config->backend, kvs_version(), config->n_devices, config->n_devices == 1 ? "" : "s",
+           config->n_devices - 1, config->n_threads, config->n_threads == 1 ? "" : "s");
+    printf("optimizer   sgd in the store, learning rate %g, momentum %g, wd %g, batches of %zu\n",
+           config->optimizer.learning_rate, config->optimizer.momentum, config->optimizer.wd,
+           config->batch);
+}
+
+static size_t choose_threads(const options_t *options)
+{
+    size_t n_cores = team_n_cores();
+
+    if (options->n_threads > 0) {
+        return options->n_threads;
+    }
+    return options->n_devices < n_cores ? options->n_devices : n_cores;
+}
+
+static kvs_status_t prepare(const options_t *options, run_t *run)
+{
+    const trainer_config_t config = {
+        .backend = options->backend,
+        .optimizer = {.learning_rate = 0.02, .momentum = 0.9, .wd = 1e-4},
+        .n_devices = options->n_devices,
+        .n_threads = choose_threads(options),
+        .n_epochs = options->n_epochs,
+        .batch = 120,
+        .hidden = hidden_layers,
+        .n_hidden = sizeof(hidden_layers) / sizeof(hidden_layers[0]),
+        .seed = 1};
+    kvs_status_t status = load_data(options, run);
+
+    if (status == KVS_OK) {
+        status = trainer_open(&config, &run->train_set, &run->test_set, &run->trainer);
+    }
+    if (status != KVS_OK) {
+        return status;
+    }
+    describe(&config, trainer_model(run->trainer));
+    run->accuracies = calloc(options->n_epochs, sizeof(*run->accuracies));
+    run->predicted = calloc(run->test_set.n_images, sizeof(*run->predicted));
+    if (run->accuracies == NULL || run->predicted == NULL) {
+        return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for the results");
+    }
+    return KVS_OK;
+}
+
+static kvs_status_t train(const options_t *options, run_t *run)
+{
+    progress_t progress = progress_new();
+
+    for (size_t e = 0; e < options->n_epochs; e++) {
+        double started = seconds_now();
+        double loss;
+        kvs_status_t status = trainer_epoch(run->trainer, &progress, &loss);
+
+        progress_clear(&progress);
+        if (status != KVS_OK) {
+            return status;
+        }
+        run->accuracies[e] =
+            (double)trainer_test(run->trainer, run->predicted) / (double)run->test_set.n_images;
+        printf("epoch %zu/%zu: loss %.4f, test accuracy %.4f, %.1f s\n", e + 1, options->n_epochs,
+               loss, run->accuracies[e], seconds_now() - started);
+        fflush(stdout);
+    }
+    return KVS_OK;
+}
+
+static kvs_status_t print_store(const options_t *options, trainer_t *trainer)
+{
+    kvs_stats_t stats;
+    kvs_status_t status = trainer_stats(trainer, &stats);
+
+    if (status == KVS_OK) {
+        printf("store %s: %llu pushes of %llu bytes, %llu pulls of %llu bytes\n", options->backend,
+               (unsigned long long)stats.n_pushes, (unsigned long long)stats.bytes_pushed,
+               (unsigned long long)stats.n_pulls, (unsigned long long)stats.bytes_pulled);
+    }
+    return status;
+}
+
+static void print_weights_hash(const trainer_t *trainer)
+{
+    const model_t *model = trainer_model(trainer);
+    char hex[SHA256_HEX_BYTES];
+    sha256_t hash;
+
+    sha256_start(&hash);
+    for (size_t a = 0; a < model->n_arrays; a++) {
+        sha256_add_floats(&hash, trainer_weights(trainer)[a], model->arrays[a].n_elems);
+    }
+    sha256_finish(&hash, hex);
+    printf("weights sha256 %s\n", hex);
+}
+
+static kvs_status_t write_pictures(const options_t *options, const run_t *run)
+{
+    char path[2048];
+    size_t n_steps;
+    const double *losses = trainer_losses(run->trainer, &n_steps);
+    kvs_status_t status;
+
+    snprintf(path, sizeof(path), "%s/loss.svg", options->out_dir);
+    status = chart_write(path, losses, n_steps, run->accuracies, options->n_epochs);
+    if (status != KVS_OK) {
+        return status;
+    }
+    printf("loss curve: %s\n", path);
+    snprintf(path, sizeof(path), "%s/predictions.svg", options->out_dir);
+    status = gallery_write(path, &run->test_set, run->predicted);
+    if (status != KVS_OK) {
+        return status;
+    }
+    printf("predictions: %s\n", path);
+    return KVS_OK;
+}
+
+static kvs_status_t summarise(const options_t *options, const run_t *run)
+{
+    kvs_status_t status;
+
+    printf("\nsummary\n");
+    printf("test accuracy %.4f after %zu epochs in %.1f s\n",
+           run->accuracies[options->n_epochs - 1], options->n_epochs, seconds_now() - run->started);
+    status = print_store(options, run->trainer);
+    if (status != KVS_OK) {
+        return status;
+    }
+    print_weights_hash(run->trainer);
+    return write_pictures(options, run);
+}
+
+/* Before the work, so that nobody trains for nothing. */
+static kvs_status_t make_out_dir(const char *path)
+{
+    if (mkdir(path, 0777) != 0 && errno != EEXIST) {
+        return kvs_fail(KVS_ERR_IO, "%s: cannot be made: %s", path, strerror(errno));
+    }
+    return KVS_OK;
+}
+
+static kvs_status_t run_all(const options_t *options, run_t *run)
+{
+    kvs_status_t status = make_out_dir(options->out_dir);
+
+    run->started = seconds_now();
+    if (status == KVS_OK) {
+        status = prepare(options, run);
+    }
+    if (status == KVS_OK) {
+        status = train(options, run);
+    }
+    if (status == KVS_OK) {
+        status = summarise(options, run);
+    }
+    return status;
+}
+
+static kvs_status_t release_run(run_t *run)
+{
+    kvs_status_t status = trainer_close(run->trainer);
+
+    dataset_release(&run->train_set);
+    dataset_release(&run->test_set);
+    free(run->accuracies);
+    free(run->predicted);
+    return status;
+}
+
+static int fail(int exit_status, const char *hint)
+{
+    fflush(stdout);
+    fprintf(stderr, "kvstore-demo: %s%s\n", kvs_last_error(), hint);
+    return exit_status;
+}
+
+int main(int argc, char **argv)
+{
+    options_t options;
+    run_t run = {0};
+
+    if (options_parse(argc, argv, DEMO_OUT_DIR, &options) != KVS_OK) {
+        return fail(2, " (kvstore-demo --help lists the options)");
+    }
+    if (options.help) {
+        options_print_help(stdout);
+        return 0;
+    }
+    if (run_all(&options, &run) != KVS_OK) {
+        fail(1, "");
+        (void)release_run(&run); /* the first error is told */
+        return 1;
+    }
+    if (release_run(&run) != KVS_OK) {
+        return fail(1, "");
+    }
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        fprintf(stderr, "kvstore-demo: standard output cannot be written\n");
+        return 1;
+    }
+    return 0;
+}

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* options.c - the options as data: one table parses them, names them in errors and prints the help. */
+#include "options.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum kind { FLAG, COUNT, TEXT } kind_t;
+
+typedef struct row {
+    const char *name, *value, *help;
+    kind_t kind;
+    size_t offset;   /* of its member in options_t: int, size_t or const char * */
+    size_t min, max; /* of a COUNT */
+} row_t;
+
+static const row_t rows[] = {
+    {"backend", "NAME", "the store to train with (default local)", TEXT,
+     offsetof(options_t, backend), 0, 0},
+    {"devices", "K",
+     "device contexts, cpu(0) to cpu(K-1), each with its part of every batch (default 2)", COUNT,
+     offsetof(options_t, n_devices), 1, 64},
+    {"epochs", "N", "passes over the training images (default 12)", COUNT,
+     offsetof(options_t, n_epochs), 1, 1000},
+    {"threads", "N", "threads that compute (default: one a device, at most one a core)", COUNT,
+     offsetof(options_t, n_threads), 1, 64},
+    {"data", "DIR", "where the files of Fashion-MNIST lie, packed by gzip or not", TEXT,
+     offsetof(options_t, data_dir), 0, 0},
+    {"out", "DIR", "where the pictures go", TEXT, offsetof(options_t, out_dir), 0, 0},
+    {"help", NULL, "print this", FLAG, offsetof(options_t, help), 0, 0},
+};
+
+enum { N_ROWS = sizeof(rows) / sizeof(rows[0]) };
+
+/* The row that `arg`, "--name" or "--name=value", is about, or NULL. */
+static const row_t *find_row(const char *arg)
+{
+    for (size_t i = 0; i < N_ROWS && strncmp(arg, "--", 2) == 0; i++) {
+        size_t length = strlen(rows[i].name);
+
+        if (strncmp(arg + 2, rows[i].name, length) == 0 &&
+            (arg[2 + length] == '\0' || arg[2 + length] == '=')) {
+            return &rows[i];
+        }
+    }
+    return NULL;
+}
+
+static kvs_status_t parse_count(const row_t *row, const char *value, size_t *ret_count)
+{
+    char *end;
+    unsigned long long count;
+
+    errno = 0;
+    count = strtoull(value, &end, 10);
+    if (value[0] < '0' || value[0] > '9' || *end != '\0' || errno != 0 || count < row->min ||
+        count > row->max) {
+        return kvs_fail(KVS_ERR_ARGUMENT, "--%s takes a number from %zu to %zu, not \"%s\"",
+                        row->name, row->min, row->max, value);
+    }
+    *ret_count = (size_t)count;
+    return KVS_OK;
+}
+
+static kvs_status_t take_value(const row_t *row, const char *value, options_t *options)
+{
+    void *member = (char *)options + row->offset;
+
+    if (row->kind == COUNT) {
+        return parse_count(row, value, member);
+    }
+    if (value[0] == '\0') {
+        return kvs_fail(KVS_ERR_ARGUMENT, "--%s takes a %s, not an empty text", row->name,
+                        row->value);
+    }
+    *(const char **)member = value;
+    return KVS_OK;
+}
+
+/* The value of argv[*i], beside it after '=' or in the next argument, which is then used up. */
+static kvs_status_t find_value(const row_t *row, int argc, char **argv, int *i,
+                               const char **ret_value)
+{
+    const char *equals = strchr(argv[*i], '=');
+
+    if (equals != NULL) {
+        *ret_value = equals + 1;
+        return KVS_OK;
+    }
+    if (*i + 1 >= argc) {
+        return kvs_fail(KVS_ERR_ARGUMENT, "--%s needs a value: --%s %s", row->name, row->name,
+                        row->value);
+    }
+    *ret_value = argv[++*i];
+    return KVS_OK;
+}
+
+static kvs_status_t take_flag(const row_t *row, const char *arg, options_t *options)
+{
+    if (strchr(arg, '=') != NULL) {
+        return kvs_fail(KVS_ERR_ARGUMENT, "--%s takes no value", row->name);
+    }
+    *(int *)((char *)options + row->offset) = 1;
+    return KVS_OK;
+}
+
+kvs_status_t options_parse(int argc, char **argv, const char *out_dir, options_t *ret_options)
+{
+    options_t options = {.backend = "local",
+                         .n_devices = 2,
+                         .n_epochs = 12,
+                         .data_dir = "/usr/share/datasets/fashion-mnist",
+                         .out_dir = out_dir};
+
+    for (int i = 1; i < argc && !options.help; i++) {
+        const row_t *row = find_row(argv[i]);
+        const char *value = NULL;
+        kvs_status_t status;
+
+        if (row == NULL) {
+            return kvs_fail(KVS_ERR_ARGUMENT, "no option is called \"%s\"", argv[i]);
+        }
+        if (row->kind == FLAG) {
+            status = take_flag(row, argv[i], &options);
+        } else {
+            status = find_value(row, argc, argv, &i, &value);
+            if (status == KVS_OK) {
+                status = take_value(row, value, &options);
+            }
+        }
+        if (status != KVS_OK) {
+            return status;
+        }
+    }
+    *ret_options = options;
+    return KVS_OK;
+}
+
+void options_print_help(FILE *to)
+{
+    fprintf(to, "usage: kvstore-demo [OPTION]...\n"
+                "Train a classifier of Fashion-MNIST's images on several devices that share their\n"
+                "gradients through a store of libkvstore.\n\n");
+    for (size_t i = 0; i < N_ROWS; i++) {
+        char head[32];
+
+        snprintf(head, sizeof(head), "--%s %s", rows[i].name, rows[i].value ? rows[i].value : "");
+        fprintf(to, "  %-16s %s\n", head, rows[i].help);
+    }
+    fprintf(to, "\nExit status: 0 trained, 1 an error, 2 a wrong option.\n");
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* options.h - the command line: `--name value` or `--name=value`. A new option is a member here and a
+ * row of the table in options.c. */
+#ifndef DEMO_OPTIONS_H
+#define DEMO_OPTIONS_H
+
+#include <kvstore/kvstore.h>
+
+#include <stdio.h>
+
+typedef struct options {
+    const char *backend;
+    size_t n_devices;
+    size_t n_epochs;
+    size_t n_threads; /* 0: as many as devices, at most as many as cores */
+    const char *data_dir;
+    const char *out_dir;
+    int help; /* 1: asked for; nothing else was looked at after it */
+} options_t;
+
+/* Texts point into argv or are static. ERR_ARGUMENT: unknown, malformed or out of range; the text
+ * names the option and what is accepted. `out_dir` is the default of --out. */
+kvs_status_t options_parse(int argc, char **argv, const char *out_dir, options_t *ret_options);
+void options_print_help(FILE *to);
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* trainer.h - data-parallel training: each batch is cut into as many parts as there are devices.
+ *
+ * Batches and initial weights depend on the seed only, so any number of devices computes the same up
+ * to the rounding of sums, and any number of threads the same bits. */
+#ifndef DEMO_TRAINER_H
+#define DEMO_TRAINER_H
+
+#include "data.h"
+#include "exchange.h"
+#include "progress.h"
+
+typedef struct trainer_config {
+    const char *backend;
+    optimizer_settings_t optimizer; /* rescale_grad is set by the trainer */
+    size_t n_devices, n_threads;
+    size_t n_epochs;
+    size_t batch; /* images a step; those of an epoch that don't fill a batch are left out of it */
+    const size_t *hidden; /* sizes of the hidden layers */
+    size_t n_hidden;      /* below MODEL_MAX_LAYERS */
+    uint64_t seed;
+} trainer_config_t;
+
+typedef struct trainer trainer_t;
+
+/* The sets must outlive the trainer. ERR_ARGUMENT: too few images for a batch, or images of two
+ * sizes; else the store's errors. Freed by trainer_close. */
+kvs_status_t trainer_open(const trainer_config_t *config, const dataset_t *train_set,
+                          const dataset_t *test_set, trainer_t **ret_trainer);
+kvs_status_t trainer_close(trainer_t *trainer); /* as exchange_close */
+
+/* One pass over the training set. At most `n_epochs` of the configuration. */
+kvs_status_t trainer_epoch(trainer_t *trainer, progress_t *progress, double *ret_mean_loss);
+/* Classify the test set; `predicted` has a place for each image. Returns how many are right. */
+size_t trainer_test(trainer_t *trainer, uint8_t *predicted);
+
+const model_t *trainer_model(const trainer_t *trainer);
+float *const *trainer_weights(const trainer_t *trainer);
+/* The mean loss of each step so far. */
+const double *trainer_losses(const trainer_t *trainer, size_t *ret_n_steps);
+kvs_status_t trainer_stats(trainer_t *trainer, kvs_stats_t *ret_stats);
+
+#endif
