@@ -20,6 +20,9 @@ extern "C" {
 
 /* ---- Arrays ---------------------------------------------------------------------------------- */
 
+/* Of the core's functions the kit has its own kvs_dtype, kvs_dtype_index, kvs_dtype_name,
+ * kvs_status_name and kvs_status_text, so that a plugin may call them. */
+
 /* Bytes of one element; 0 for a number that is no dtype. */
 size_t kvs_dtype_bytes(int dtype);
 int kvs_dtype_is_floating(int dtype);
@@ -63,25 +66,27 @@ typedef struct kvs_hoststore_key kvs_hoststore_key_t;
 
 typedef struct kvs_hoststore {
     char *type; /* the name the store was created by */
-    /* Changed only by operations that run alone: */
-    kvs_updater_t updater; /* NULL: none */
+    /* Changed only by operations that run alone. At most one of the two is set: */
+    kvs_updater_t updater;
     void *updater_arg;
-    kvs_opt_t *opt; /* NULL: none */
+    kvs_opt_t *opt;
     pthread_mutex_t lock;
     kvs_hoststore_key_t *keys; /* guarded by lock: every key that has a value */
-    uint64_t n_bytes; /* of all stored values; written under lock, read by relaxed atomics */
+    uint64_t n_bytes;          /* of all values; written under lock, read as a relaxed atomic */
 } kvs_hoststore_t;
 
 struct kvs_hoststore_key {
-    void *weight; /* NULL: not initialised, or no elements */
-    void *merge;  /* the sum for an updater or a norm; NULL until one needs it */
+    void *weight; /* the stored value; NULL if it has no elements */
+    void *merge;  /* the sum, where something needs it whole; NULL until then */
     size_t n_bytes;
     kvs_opt_key_t opt;
     kvs_hoststore_key_t *prev, *next; /* guarded by the store's lock */
+    uint32_t has_value;               /* 1 from init on */
+    uint32_t reserved;
 };
 
 typedef struct kvs_hoststore_group {
-    kvs_opt_update_t update; /* the optimizer's scalars, computed by issue */
+    kvs_opt_update_t update; /* computed by issue, if an optimizer is set */
 } kvs_hoststore_group_t;
 
 kvs_status_t kvs_hoststore_open(void *store, const kvs_open_args_t *args);
