@@ -92,6 +92,8 @@ kvs_opt_state_t kvs_opt_state_at(const kvs_opt_key_t *key_state, size_t index);
 int64_t kvs_opt_count(const kvs_opt_t *opt, const kvs_opt_key_t *key_state);
 /* The largest count over the keys. */
 int64_t kvs_opt_num_update(const kvs_opt_t *opt);
+/* What the schedule answers for num_update, else learning_rate; without multipliers. */
+double kvs_opt_rate(kvs_opt_t *opt);
 const char *kvs_opt_name(const kvs_opt_t *opt);
 
 #endif

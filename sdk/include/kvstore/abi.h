@@ -186,9 +186,12 @@ typedef struct kvs_optimizer {
     void (*sums_f64)(uint32_t phase, int64_t n, const double *grad, const double *weight,
                      double *const *states, const double *scalars, double *io_sums);
     void (*combine)(uint32_t phase, const double *sums, double *io_scalars);
-    /* With a per-row state: change it by the `n` gradients of one row. */
-    void (*row_f32)(int64_t n, const float *grad, float *const *states, const float *scalars);
-    void (*row_f64)(int64_t n, const double *grad, double *const *states, const double *scalars);
+    /* With a per-row state: change it by `n` gradients of a row of `row_elems`. A long row comes in
+     * several pieces, in order. */
+    void (*row_f32)(int64_t n, int64_t row_elems, const float *grad, float *const *states,
+                    const float *scalars);
+    void (*row_f64)(int64_t n, int64_t row_elems, const double *grad, double *const *states,
+                    const double *scalars);
     /* Update `n` elements. Results must not depend on how an array is cut into blocks. */
     void (*step_f32)(int64_t n, const float *grad, float *weight, float *const *states,
                      const float *scalars);
@@ -290,9 +293,11 @@ enum {
 /* An option of create that a backend understands. */
 typedef struct kvs_option_info {
     const char *name;
-    const char *type;   /* "int", "size", "float", "bool", "text", "time" (seconds) */
-    const char *preset; /* the default, as text */
+    const char *type;     /* "int", "size", "float", "bool", "text", "time" (seconds) */
+    const char *preset;   /* the default, as text */
     const char *doc;
+    const char *variable; /* NULL, or a variable read behind KVSTORE_NAME, such as MXNet's */
+    const char *reserved; /* NULL */
 } kvs_option_info_t;
 
 #define KVS_DTYPES_ALL ((1u << KVS_N_DTYPES) - 1)
@@ -353,6 +358,9 @@ typedef struct kvs_host {
      * what exists. What is found lives until the process ends. */
     kvs_status_t (*find_optimizer)(const char *name, const kvs_optimizer_t **ret_optimizer);
     kvs_status_t (*find_provider)(int32_t device_type, const kvs_provider_t **ret_provider);
+    /* A span in the trace file, if one is written: pass what begin gave. Names are copied. */
+    int64_t (*trace_begin)(void);
+    void (*trace_end)(int64_t begin, const char *name, const char *detail, uint64_t n_bytes);
 } kvs_host_t;
 
 #ifdef __cplusplus
