@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config.c - the settings are a table: the core's own, then those the backend declares. Each has a
- * type that its text must satisfy, wherever the text comes from. */
+/* config.c - the settings are a table: the core's own, then those the backend declares. */
 #include "config.h"
 
 #include "near.h"
@@ -9,25 +8,54 @@
 #include <errno.h>
 #include <math.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const kvs_option_info_t core_options[] = {
-    {"timeout", "time", "60",
-     "seconds without progress after which waiting for another process is an error; 0: for ever"},
+    {.name = "default",
+     .type = "text",
+     .preset = "local",
+     .doc = "the store that create makes when it is given no name"},
+    {.name = "required",
+     .type = "text",
+     .preset = "",
+     .doc = "backends, by commas, without which no store is created"},
+    {.name = "timeout",
+     .type = "time",
+     .preset = "60",
+     .doc = "seconds without progress after which waiting for another process is an error; 0: for "
+            "ever"},
+    {.name = "threads",
+     .type = "size",
+     .preset = "0",
+     .doc = "threads of the process that work at once, from its first store on; 0: its cores"},
+    {.name = "log",
+     .type = "level",
+     .preset = "warn",
+     .doc = "error, warn, info, debug or trace, and by commas the areas to show"},
+    {.name = "trace",
+     .type = "text",
+     .preset = "",
+     .doc = "file that gets the operations' times as a Chrome trace"},
 };
-#define N_CORE_OPTIONS (sizeof(core_options) / sizeof(core_options[0]))
+#define N_CORE_OPTIONS     (sizeof(core_options) / sizeof(core_options[0]))
+#define FIRST_STORE_OPTION 2 /* those before it are not options of create */
 
 typedef struct setting {
     const kvs_option_info_t *info;
-    char *text; /* owned */
+    const char *text;
 } setting_t;
 
 struct kvs_config {
+    kvsi_arena_t arena;
     setting_t *settings;
     size_t n;
 };
+
+const kvs_option_info_t *kvsi_config_core_option(size_t index)
+{
+    return index < N_CORE_OPTIONS ? &core_options[index] : NULL;
+}
 
 /* ---- Types ----------------------------------------------------------------------------------- */
 
@@ -50,12 +78,11 @@ static bool parse_integer(const char *text, long long *ret_value)
     return end != text && *end == '\0' && errno == 0 && !isspace((unsigned char)text[0]);
 }
 
-static bool is_bool(const char *text)
+/* Whether the first `n` bytes of `text` are one of `words`, in any case. */
+static bool is_word(const char *text, size_t n, const char *const *words)
 {
-    static const char *const words[] = {"0", "1", "false", "true", "no", "yes", "off", "on"};
-
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
-        if (strcasecmp(text, words[i]) == 0) {
+    for (; *words != NULL; words++) {
+        if (strlen(*words) == n && strncasecmp(text, *words, n) == 0) {
             return true;
         }
     }
@@ -65,6 +92,8 @@ static bool is_bool(const char *text)
 /* NULL if `text` is one of this type; else what is accepted. */
 static const char *what_is_accepted(const char *type, const char *text)
 {
+    static const char *const bools[] = {"0", "1", "false", "true", "no", "yes", "off", "on", NULL};
+    static const char *const levels[] = {"error", "warn", "info", "debug", "trace", NULL};
     double real;
     long long integer;
 
@@ -84,12 +113,73 @@ static const char *what_is_accepted(const char *type, const char *text)
                    : "a number of seconds that isn't negative";
     }
     if (strcmp(type, "bool") == 0) {
-        return is_bool(text) ? NULL : "0 or 1, true or false, yes or no, on or off";
+        return is_word(text, strlen(text), bools) ? NULL
+                                                  : "0 or 1, true or false, yes or no, on or off";
+    }
+    if (strcmp(type, "level") == 0) {
+        return is_word(text, strcspn(text, ","), levels)
+                   ? NULL
+                   : "error, warn, info, debug or trace, and areas behind commas";
     }
     return NULL;
 }
 
-/* ---- Gathering ------------------------------------------------------------------------------- */
+kvs_status_t kvsi_config_check(const kvs_option_info_t *info, const char *text, const char *origin)
+{
+    const char *accepted = what_is_accepted(info->type, text);
+
+    return accepted == NULL ? KVS_OK
+                            : kvs_fail(KVS_ERR_ARGUMENT, "%s: %s is \"%.80s\"; accepted is %s",
+                                       origin, info->name, text, accepted);
+}
+
+/* ---- Sources --------------------------------------------------------------------------------- */
+
+static const char *variable_of(kvsi_arena_t *arena, const char *name)
+{
+    char *variable = (char *)kvsi_arena_text(arena, "KVSTORE_%s", name);
+
+    for (char *c = variable; *c != '\0'; c++) {
+        *c = (char)toupper((unsigned char)*c);
+    }
+    return variable;
+}
+
+void kvsi_config_source(kvsi_arena_t *arena, const kvsi_conf_t *conf, const kvs_option_info_t *info,
+                        const char **ret_text, const char **ret_origin)
+{
+    const char *names[2] = {variable_of(arena, info->name), info->variable};
+    const kvsi_conf_entry_t *entry = kvsi_conf_find(conf, info->name);
+
+    for (size_t i = 0; i < 2 && names[i] != NULL; i++) {
+        const char *text = secure_getenv(names[i]);
+
+        if (text != NULL) {
+            *ret_text = text;
+            *ret_origin = kvsi_arena_text(arena, "variable %s", names[i]);
+            return;
+        }
+    }
+    *ret_text = entry != NULL ? entry->value : info->preset;
+    *ret_origin = entry != NULL ? entry->origin : "default";
+}
+
+kvs_status_t kvsi_config_lookup(kvsi_arena_t *arena, const char *name, const char **ret_text)
+{
+    kvsi_conf_t conf;
+    const char *origin;
+    kvs_status_t status = kvsi_conf_read(arena, &conf);
+
+    for (size_t i = 0; i < N_CORE_OPTIONS && status == KVS_OK; i++) {
+        if (strcmp(core_options[i].name, name) == 0) {
+            kvsi_config_source(arena, &conf, &core_options[i], ret_text, &origin);
+            return kvsi_arena_check(arena);
+        }
+    }
+    return status != KVS_OK ? status : kvs_fail(KVS_ERR_INTERNAL, "no setting \"%s\"", name);
+}
+
+/* ---- A store's settings ---------------------------------------------------------------------- */
 
 static const char *find_option(const kvs_option_t *options, size_t n_options, const char *name)
 {
@@ -103,38 +193,18 @@ static const char *find_option(const kvs_option_t *options, size_t n_options, co
     return found;
 }
 
-static const char *find_variable(const char *name, char *variable, size_t n_bytes)
-{
-    snprintf(variable, n_bytes, "KVSTORE_%s", name);
-    for (char *c = variable; *c != '\0'; c++) {
-        *c = (char)toupper((unsigned char)*c);
-    }
-    return secure_getenv(variable);
-}
-
-static kvs_status_t set(setting_t *setting, const kvs_option_info_t *info,
+static kvs_status_t set(kvs_config_t *config, const kvsi_conf_t *conf, setting_t *setting,
                         const kvs_option_t *options, size_t n_options)
 {
-    char variable[128];
-    const char *text = find_option(options, n_options, info->name);
-    const char *source = "option", *source_name = info->name, *accepted;
+    const char *text = find_option(options, n_options, setting->info->name), *origin = "option";
+    kvs_status_t status;
 
     if (text == NULL) {
-        text = find_variable(info->name, variable, sizeof(variable));
-        source = "variable";
-        source_name = variable;
+        kvsi_config_source(&config->arena, conf, setting->info, &text, &origin);
     }
-    if (text == NULL) {
-        text = info->preset;
-    }
-    accepted = what_is_accepted(info->type, text);
-    if (accepted != NULL) {
-        return kvs_fail(KVS_ERR_ARGUMENT, "%s %s is \"%.80s\"; accepted is %s", source, source_name,
-                        text, accepted);
-    }
-    setting->info = info;
-    setting->text = strdup(text);
-    return setting->text != NULL ? KVS_OK : kvs_fail(KVS_ERR_NO_MEMORY, "no memory for options");
+    status = kvsi_config_check(setting->info, text, origin);
+    setting->text = kvsi_arena_copy(&config->arena, text, strlen(text));
+    return status;
 }
 
 /* Every name of `options` is one of the settings. */
@@ -145,13 +215,13 @@ static kvs_status_t check_names(const kvs_config_t *config, const kvs_option_t *
         kvsi_near_t near = KVSI_NEAR_INIT(options[i].name == NULL ? "" : options[i].name);
         bool known = false;
 
-        for (size_t s = 0; s < config->n && options[i].name != NULL; s++) {
-            known |= strcmp(config->settings[s].info->name, options[i].name) == 0;
-            kvsi_near_offer(&near, config->settings[s].info->name);
-        }
         if (options[i].name == NULL || options[i].value == NULL) {
             return kvs_fail(KVS_ERR_ARGUMENT, "option %zu has no %s", i,
                             options[i].name == NULL ? "name" : "value");
+        }
+        for (size_t s = FIRST_STORE_OPTION; s < config->n; s++) {
+            known |= strcmp(config->settings[s].info->name, options[i].name) == 0;
+            kvsi_near_offer(&near, config->settings[s].info->name);
         }
         if (!known) {
             return kvs_fail(KVS_ERR_ARGUMENT, "unknown option \"%.80s\"%s", options[i].name,
@@ -161,29 +231,41 @@ static kvs_status_t check_names(const kvs_config_t *config, const kvs_option_t *
     return KVS_OK;
 }
 
-kvs_status_t kvsi_config_new(const kvs_backend_t *backend, const kvs_option_t *options,
-                             size_t n_options, kvs_config_t **ret_config)
+static kvs_status_t gather(kvs_config_t *config, const kvs_backend_t *backend,
+                           const kvs_option_t *options, size_t n_options)
 {
-    size_t n = N_CORE_OPTIONS + backend->n_options;
-    kvs_config_t *config = calloc(1, sizeof(*config));
-    kvs_status_t status = KVS_OK;
+    kvsi_conf_t conf;
+    kvs_status_t status;
 
-    if (config != NULL) {
-        config->settings = calloc(n, sizeof(setting_t));
+    config->n = N_CORE_OPTIONS + backend->n_options;
+    config->settings = kvsi_arena_array(&config->arena, config->n, sizeof(setting_t));
+    if (config->settings == NULL) {
+        return kvsi_arena_check(&config->arena);
     }
-    if (config == NULL || config->settings == NULL) {
-        free(config);
-        return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for options");
-    }
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < config->n; i++) {
         config->settings[i].info =
             i < N_CORE_OPTIONS ? &core_options[i] : &backend->options[i - N_CORE_OPTIONS];
     }
-    config->n = n;
     status = check_names(config, options, n_options);
-    for (size_t i = 0; i < n && status == KVS_OK; i++) {
-        status = set(&config->settings[i], config->settings[i].info, options, n_options);
+    if (status == KVS_OK) {
+        status = kvsi_conf_read(&config->arena, &conf);
     }
+    for (size_t i = 0; i < config->n && status == KVS_OK; i++) {
+        status = set(config, &conf, &config->settings[i], options, n_options);
+    }
+    return status != KVS_OK ? status : kvsi_arena_check(&config->arena);
+}
+
+kvs_status_t kvsi_config_new(const kvs_backend_t *backend, const kvs_option_t *options,
+                             size_t n_options, kvs_config_t **ret_config)
+{
+    kvs_config_t *config = calloc(1, sizeof(*config));
+    kvs_status_t status;
+
+    if (config == NULL) {
+        return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for options");
+    }
+    status = gather(config, backend, options, n_options);
     if (status != KVS_OK) {
         kvsi_config_free(config);
         return status;
@@ -194,11 +276,8 @@ kvs_status_t kvsi_config_new(const kvs_backend_t *backend, const kvs_option_t *o
 
 void kvsi_config_free(kvs_config_t *config)
 {
-    for (size_t i = 0; config != NULL && i < config->n; i++) {
-        free(config->settings[i].text);
-    }
     if (config != NULL) {
-        free(config->settings);
+        kvsi_arena_release(&config->arena);
         free(config);
     }
 }

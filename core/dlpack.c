@@ -50,9 +50,9 @@ kvs_status_t kvs_dlpack_take(void *managed, int versioned, kvs_tensor_t *ret_ten
                         managed == NULL ? "the managed tensor" : "ret_tensor");
     }
     if (versioned && ((dl_versioned_t *)managed)->major != DL_MAJOR) {
-        return kvs_fail(KVS_ERR_ARGUMENT, "dlpack_take: DLPack version %u.%u; this library takes %d",
-                        ((dl_versioned_t *)managed)->major, ((dl_versioned_t *)managed)->minor,
-                        DL_MAJOR);
+        return kvs_fail(
+            KVS_ERR_ARGUMENT, "dlpack_take: DLPack version %u.%u; this library takes %d",
+            ((dl_versioned_t *)managed)->major, ((dl_versioned_t *)managed)->minor, DL_MAJOR);
     }
     taken = malloc(sizeof(*taken));
     if (taken == NULL) {
@@ -63,8 +63,8 @@ kvs_status_t kvs_dlpack_take(void *managed, int versioned, kvs_tensor_t *ret_ten
     taken->versioned = versioned ? managed : NULL;
 
     memset(ret_tensor, 0, sizeof(*ret_tensor));
-    memcpy(ret_tensor,
-           versioned ? &taken->versioned->tensor : &taken->managed->tensor, sizeof(dl_tensor_t));
+    memcpy(ret_tensor, versioned ? &taken->versioned->tensor : &taken->managed->tensor,
+           sizeof(dl_tensor_t));
     ret_tensor->owner = taken;
     return KVS_OK;
 }

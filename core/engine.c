@@ -5,13 +5,14 @@
 
 #include "futex.h"
 #include "tensor.h"
+#include "trace.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* Groups run side by side when there is this much to do; below, waking a thread costs more. */
 #define PARALLEL_BYTES ((uint64_t)1 << 20)
-#define PIECE_BYTES ((uint64_t)128 << 10)
+#define PIECE_BYTES    ((uint64_t)128 << 10)
 
 static kvsi_key_t *key_of(const kvs_group_t *group)
 {
@@ -101,6 +102,14 @@ static kvs_status_t check_live(kvsi_op_t *op, const kvs_group_t *group)
                            kvsi_verb_name((kvs_verb_t)op->pub.verb), KVSI_KEY_TEXT(&key));
 }
 
+static void trace_group(int64_t begun, const kvsi_op_t *op, const kvs_group_t *group)
+{
+    kvs_key_t key = kvsi_key_of(group->key);
+
+    kvsi_trace_end(begun, kvsi_verb_name((kvs_verb_t)op->pub.verb), KVSI_KEY_TEXT(&key),
+                   (op->bytes_read + op->bytes_written) / op->pub.n_groups);
+}
+
 /* Carry out groups [first, first + n): one at a time, or all in one call if they share memory. */
 static void run_groups(kvsi_op_t *op, size_t first, size_t n)
 {
@@ -117,13 +126,17 @@ static void run_groups(kvsi_op_t *op, size_t first, size_t n)
         for (size_t i = g; op->late && i < g + step && status == KVS_OK; i++) {
             status = check_live(op, &op->pub.groups[i]);
         }
-        if (status == KVS_OK &&
-            atomic_load_explicit(&op->store->cancelled, memory_order_relaxed)) {
+        if (status == KVS_OK && atomic_load_explicit(&op->store->cancelled, memory_order_relaxed)) {
             status = kvs_fail(KVS_ERR_CANCELLED, "%s: the store was cancelled",
                               kvsi_verb_name((kvs_verb_t)op->pub.verb));
         }
         if (status == KVS_OK) {
+            int64_t begun = kvsi_trace_begin();
+
             status = call_verb(op->store, &part);
+            if (begun != 0) {
+                trace_group(begun, op, group);
+            }
         }
         for (size_t i = g; status != KVS_OK && i < g + step; i++) {
             note_error(op, status, op->pub.groups[i].list_index);
@@ -308,13 +321,12 @@ static void make_tasks_locked(kvsi_op_t *op)
     for (size_t t = 0; t < op->n_tasks; t++) {
         kvsi_task_t *task = &op->tasks[t];
 
-        *task = (kvsi_task_t){.work = {.run = run_task,
-                                       .priority = op->pub.priority,
-                                       .sequence = op->pub.sequence},
-                              .op = op,
-                              .first_group = t * step,
-                              .n_groups = step,
-                              .places = places};
+        *task = (kvsi_task_t){
+            .work = {.run = run_task, .priority = op->pub.priority, .sequence = op->pub.sequence},
+            .op = op,
+            .first_group = t * step,
+            .n_groups = step,
+            .places = places};
         for (size_t g = task->first_group; g < task->first_group + step; g++) {
             join_lane_locked(task, &key_of(&op->pub.groups[g])->lane);
         }
@@ -481,8 +493,8 @@ static kvs_status_t wait_for_backend(kvsi_op_t *op)
 {
     kvs_store_t *store = op->store;
     bool until_consumed = op->pub.verb == KVS_VERB_PUSH;
-    int64_t deadline = store->timeout_ms == 0 ? INT64_MAX
-                                              : kvsi_now_ns() + store->timeout_ms * 1000000;
+    int64_t deadline =
+        store->timeout_ms == 0 ? INT64_MAX : kvsi_now_ns() + store->timeout_ms * 1000000;
     const char *verb = kvsi_verb_name((kvs_verb_t)op->pub.verb);
     kvs_status_t status = KVS_OK;
 
@@ -534,10 +546,10 @@ static kvsi_op_t *take_debt_of_keys_locked(const kvsi_op_t *op)
 
 static kvs_status_t tell(kvsi_op_t *debt, const char *what)
 {
-    kvs_status_t status = kvs_fail(debt->event.status, "%s: an earlier %s failed: %s", what,
-                                   kvsi_verb_name((kvs_verb_t)debt->pub.verb),
-                                   debt->event.text == NULL ? kvs_status_text(debt->event.status)
-                                                            : debt->event.text);
+    kvs_status_t status =
+        kvs_fail(debt->event.status, "%s: an earlier %s failed: %s", what,
+                 kvsi_verb_name((kvs_verb_t)debt->pub.verb),
+                 debt->event.text == NULL ? kvs_status_text(debt->event.status) : debt->event.text);
 
     kvsi_op_unref(debt);
     return status;
@@ -631,8 +643,8 @@ static kvs_status_t issue(kvsi_op_t *op, const kvsi_request_t *request)
     if (status != KVS_OK) {
         return status;
     }
-    op->uses_updater = store->has_updater && (request->verb == KVS_VERB_PUSH ||
-                                              request->verb == KVS_VERB_PUSHPULL);
+    op->uses_updater = store->has_updater &&
+                       (request->verb == KVS_VERB_PUSH || request->verb == KVS_VERB_PUSHPULL);
     status = kvsi_op_find_shared(op);
     if (status == KVS_OK && store->ops->issue != NULL) {
         status = store->ops->issue(store->state, &op->pub);

@@ -18,7 +18,7 @@ static int64_t deadline_of(int64_t timeout_ms)
     int64_t now = kvsi_now_ns();
 
     return timeout_ms < 0 || timeout_ms > (INT64_MAX - now) / 1000000 ? INT64_MAX
-                                                                     : now + timeout_ms * 1000000;
+                                                                      : now + timeout_ms * 1000000;
 }
 
 kvs_status_t kvs_event_wait(kvs_event_t *event, int64_t timeout_ms)
@@ -42,10 +42,9 @@ kvs_status_t kvs_event_wait(kvs_event_t *event, int64_t timeout_ms)
             return kvs_fail(KVS_ERR_CANCELLED, "event_wait: the store was cancelled");
         }
         if (timeout_ms == 0 || kvsi_now_ns() >= deadline) {
-            return kvs_fail(KVS_ERR_TIMEOUT,
-                            "event_wait: not completed within %lld ms; the %s goes on",
-                            (long long)timeout_ms,
-                            kvsi_verb_name((kvs_verb_t)kvsi_op_of(event)->pub.verb));
+            return kvs_fail(
+                KVS_ERR_TIMEOUT, "event_wait: not completed within %lld ms; the %s goes on",
+                (long long)timeout_ms, kvsi_verb_name((kvs_verb_t)kvsi_op_of(event)->pub.verb));
         }
         kvsi_store_sleep(store, seen, deadline);
     }

@@ -8,6 +8,7 @@
 #include "pool.h"
 #include "registry.h"
 #include "status.h"
+#include "trace.h"
 
 const kvs_host_t *kvsi_host(void)
 {
@@ -25,6 +26,8 @@ const kvs_host_t *kvsi_host(void)
         .option = kvsi_config_text,
         .find_optimizer = kvsi_registry_find_optimizer,
         .find_provider = kvsi_registry_find_provider,
+        .trace_begin = kvsi_trace_begin,
+        .trace_end = kvsi_trace_end,
     };
 
     return &host;

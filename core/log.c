@@ -1,44 +1,62 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* log.c - the setting is read once; a line is put together in a buffer and written whole. */
+/* log.c - a line is put together in a buffer and written whole. */
 #include "log.h"
 
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 static const char *const level_names[] = {"", "error", "warn", "info", "debug", "trace"};
-static int shown_level = KVS_LOG_WARN; /* fixed after read_setting, as is shown_areas */
-static char shown_areas[256];          /* ",loader,engine,", or empty for all */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic int shown_level = KVS_LOG_WARN; /* relaxed: a line more or less does not matter */
+static char shown_areas[256]; /* ",loader,engine,", or empty for all; guarded by lock */
 
-static void read_setting(void)
+void kvsi_log_set(const char *setting)
 {
-    const char *text = secure_getenv("KVSTORE_LOG");
-    size_t len = text == NULL ? 0 : strcspn(text, ",");
+    size_t len = strcspn(setting, ",");
 
-    for (int level = KVS_LOG_ERROR; text != NULL && level <= KVS_LOG_TRACE; level++) {
-        if (strlen(level_names[level]) == len && strncmp(text, level_names[level], len) == 0) {
+    for (int level = KVS_LOG_ERROR; level <= KVS_LOG_TRACE; level++) {
+        if (strlen(level_names[level]) == len &&
+            strncasecmp(setting, level_names[level], len) == 0) {
+            pthread_mutex_lock(&lock);
+            shown_areas[0] = '\0';
+            if (setting[len] == ',') {
+                snprintf(shown_areas, sizeof(shown_areas), "%s,", setting + len);
+            }
+            pthread_mutex_unlock(&lock);
             shown_level = level;
         }
     }
-    if (text != NULL && text[len] == ',') {
-        snprintf(shown_areas, sizeof(shown_areas), "%s,", text + len);
+}
+
+static void read_variable(void)
+{
+    const char *text = secure_getenv("KVSTORE_LOG");
+
+    if (text != NULL) {
+        kvsi_log_set(text);
     }
 }
 
-static int is_shown(int level, const char *area)
+static bool is_shown(int level, const char *area)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     char word[64];
+    bool shown;
 
-    pthread_once(&once, read_setting);
+    pthread_once(&once, read_variable);
     if (level > shown_level || level < KVS_LOG_ERROR) {
-        return 0;
+        return false;
     }
     snprintf(word, sizeof(word), ",%s,", area);
-    return shown_areas[0] == '\0' || strstr(shown_areas, word) != NULL;
+    pthread_mutex_lock(&lock);
+    shown = shown_areas[0] == '\0' || strstr(shown_areas, word) != NULL;
+    pthread_mutex_unlock(&lock);
+    return shown;
 }
 
 void kvsi_log(int level, const char *area, const char *format, ...)

@@ -11,7 +11,10 @@ typedef struct kvsi_near {
     int best;
 } kvsi_near_t;
 
-#define KVSI_NEAR_INIT(name) {.wanted = (name), .text = "", .best = 100}
+#define KVSI_NEAR_INIT(name)                                                                       \
+    {                                                                                              \
+        .wanted = (name), .text = "", .best = 100                                                  \
+    }
 
 /* Take `name` into account: kept if it is as near as the nearest so far, or nearer. */
 void kvsi_near_offer(kvsi_near_t *near, const char *name);

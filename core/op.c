@@ -11,7 +11,7 @@
 
 const char *kvsi_verb_name(kvs_verb_t verb)
 {
-    static const char *const names[] = {"",         "init",      "push", "pull",
+    static const char *const names[] = {"",         "init",      "push",           "pull",
                                         "pushpull", "broadcast", "row_sparse_pull"};
 
     return names[verb];
@@ -39,8 +39,9 @@ static kvs_status_t check_list(const kvsi_request_t *request, const kvs_arrays_t
     }
     if (arrays->per_key == NULL) {
         if (request->n_keys != 1 && arrays->n != request->n_keys) {
-            return kvs_fail(KVS_ERR_ARGUMENT, "%s: %zu keys, but %zu %ss; give one for each key, "
-                                              "or numbers per key",
+            return kvs_fail(KVS_ERR_ARGUMENT,
+                            "%s: %zu keys, but %zu %ss; give one for each key, "
+                            "or numbers per key",
                             verb, request->n_keys, arrays->n, what);
         }
         if (request->n_keys == 1 && arrays->n == 0) {
@@ -63,8 +64,9 @@ static kvs_status_t check_list(const kvsi_request_t *request, const kvs_arrays_t
         }
     }
     if (total != arrays->n) {
-        return kvs_fail(KVS_ERR_ARGUMENT, "%s: the numbers per key add up to %zu, but there are "
-                                          "%zu %ss",
+        return kvs_fail(KVS_ERR_ARGUMENT,
+                        "%s: the numbers per key add up to %zu, but there are "
+                        "%zu %ss",
                         verb, total, arrays->n, what);
     }
     return KVS_OK;
@@ -154,7 +156,7 @@ static size_t n_arrays(const kvs_arrays_t *arrays)
 static size_t n_outs_of(const kvsi_request_t *request)
 {
     return request->verb == KVS_VERB_PUSHPULL && request->outs == NULL ? n_arrays(request->values)
-                                                                      : n_arrays(request->outs);
+                                                                       : n_arrays(request->outs);
 }
 
 static size_t n_dims(const kvs_arrays_t *arrays)
@@ -185,9 +187,9 @@ static kvsi_op_t *lay_out(layout_t *layout, const kvs_store_t *store, const kvsi
 
     *ret_dims = NULL;
     if (on_heap) {
-        *ret_dims = take(layout,
-                         n_dims(request->values) + n_dims(request->outs) + n_dims(request->row_ids),
-                         sizeof(int64_t));
+        *ret_dims =
+            take(layout, n_dims(request->values) + n_dims(request->outs) + n_dims(request->row_ids),
+                 sizeof(int64_t));
     }
     if (op != NULL) {
         memset(op, 0, sizeof(*op));
@@ -269,12 +271,11 @@ kvs_status_t kvsi_op_make(kvs_store_t *store, const kvsi_request_t *request, voi
     op->n_row_ids = n_arrays(request->row_ids);
     if (request->call != NULL) {
         op->pub.priority = request->call->priority;
-        op->pub.flags =
-            (request->call->flags & KVS_CALL_KEEP_SPARSE) != 0 ? KVS_OP_KEEP_SPARSE : 0;
+        op->pub.flags = (request->call->flags & KVS_CALL_KEEP_SPARSE) != 0 ? KVS_OP_KEEP_SPARSE : 0;
     }
     if (request->values != NULL) {
-        status = copy_tensors(request, request->values, "value", op->tensors, &dims,
-                              &op->bytes_read);
+        status =
+            copy_tensors(request, request->values, "value", op->tensors, &dims, &op->bytes_read);
     }
     if (status == KVS_OK && request->outs != NULL) {
         status = copy_tensors(request, request->outs, "out", op->tensors + op->n_values, &dims,
@@ -548,8 +549,9 @@ static kvs_status_t check_support(const kvsi_op_t *op, const expectation_t *want
                         backend->name);
     }
     if (tensor->rows != NULL && (backend->capabilities & KVS_CAN_SPARSE) == 0) {
-        return kvs_fail(KVS_ERR_NOT_IMPLEMENTED, "%s: key %s: row-sparse arrays are not taken by %s",
-                        want->verb, KVSI_KEY_TEXT(&want->key), backend->name);
+        return kvs_fail(KVS_ERR_NOT_IMPLEMENTED,
+                        "%s: key %s: row-sparse arrays are not taken by %s", want->verb,
+                        KVSI_KEY_TEXT(&want->key), backend->name);
     }
     return KVS_OK;
 }
@@ -558,12 +560,10 @@ static kvs_status_t check_group(const kvsi_op_t *op, const kvs_group_t *group, b
 {
     const kvs_tensor_t *first = group->n_values > 0 ? &group->values[0] : &group->outs[0];
     bool by_value = made || !op->store->keeps_weights;
-    expectation_t want = {kvsi_verb_name((kvs_verb_t)op->pub.verb),
-                          kvsi_key_of(group->key),
-                          by_value ? "value 0's" : "the key's",
-                          by_value ? first->shape : group->key->shape,
-                          by_value ? first->ndim : group->key->ndim,
-                          by_value ? first->dtype : group->key->dtype};
+    expectation_t want = {
+        kvsi_verb_name((kvs_verb_t)op->pub.verb),  kvsi_key_of(group->key),
+        by_value ? "value 0's" : "the key's",      by_value ? first->shape : group->key->shape,
+        by_value ? first->ndim : group->key->ndim, by_value ? first->dtype : group->key->dtype};
     kvs_status_t status = KVS_OK;
 
     for (size_t i = 0; i < group->n_values && status == KVS_OK; i++) {
@@ -715,8 +715,8 @@ static bool any_clash(const span_t *spans, size_t n)
 /* Tell each group its outs' places in the call's list; where keys repeat, group_arrays noted them. */
 static kvs_status_t number_outs(kvsi_op_t *op)
 {
-    const kvs_tensor_t *lists_outs = op->regrouped != NULL ? op->regrouped + op->n_values
-                                                           : op->tensors + op->n_values;
+    const kvs_tensor_t *lists_outs =
+        op->regrouped != NULL ? op->regrouped + op->n_values : op->tensors + op->n_values;
 
     if (op->out_index == NULL) {
         op->out_index = malloc((op->n_outs + 1) * sizeof(*op->out_index));

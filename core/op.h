@@ -16,7 +16,8 @@ typedef struct kvsi_request {
     kvs_verb_t verb;
     const kvs_key_t *keys;
     size_t n_keys;
-    const kvs_arrays_t *values, *outs, *row_ids; /* NULL: the verb has none; pushpull: outs in place */
+    const kvs_arrays_t *values, *outs,
+        *row_ids; /* NULL: the verb has none; pushpull: outs in place */
     const kvs_call_t *call;
 } kvsi_request_t;
 
@@ -27,17 +28,17 @@ typedef struct kvsi_task {
     size_t first_group, n_groups;
     kvsi_place_t *places; /* one a group, and one more for the updater's lane */
     size_t n_places;
-    size_t n_waits; /* lanes it does not own yet; guarded by the store's lock */
+    size_t n_waits;         /* lanes it does not own yet; guarded by the store's lock */
     struct kvsi_task *next; /* in the op's list of tasks for the caller to run */
 } kvsi_task_t;
 
 /* What the user holds of an op; everything guarded by the store's lock, `done` also read without. */
 struct kvs_event {
-    atomic_bool done;     /* release: who sees it sees the outs and the status */
-    bool freed;           /* the user has no handle (any more) */
-    bool told;            /* the user knows the status */
+    atomic_bool done; /* release: who sees it sees the outs and the status */
+    bool freed;       /* the user has no handle (any more) */
+    bool told;        /* the user knows the status */
     kvs_status_t status;
-    char *text;           /* of a failure; NULL where there was no memory for it */
+    char *text; /* of a failure; NULL where there was no memory for it */
     kvs_event_callback_t callback;
     void *callback_arg;
 };
@@ -48,26 +49,26 @@ struct kvsi_op {
     kvs_store_t *store;
     atomic_size_t refs;
     bool on_heap;
-    bool detached;          /* nobody waits in the call: it runs on the pool, or the backend has it */
-    bool uses_updater;      /* it goes through the updater's lane */
-    bool serial;            /* its groups run one after the other, as one task */
-    bool late;              /* it waited behind others: its keys may have failed to be initialised */
-    bool consumed;          /* asynchronous: guarded by the store's lock */
-    bool calls_back;        /* at its end the event had a callback; set under lock, then fixed */
-    size_t first_error;     /* list index of the group whose error `event` carries; guarded by lock */
-    kvs_tensor_t *tensors;  /* values, outs and row ids, normalised */
+    bool detached;      /* nobody waits in the call: it runs on the pool, or the backend has it */
+    bool uses_updater;  /* it goes through the updater's lane */
+    bool serial;        /* its groups run one after the other, as one task */
+    bool late;          /* it waited behind others: its keys may have failed to be initialised */
+    bool consumed;      /* asynchronous: guarded by the store's lock */
+    bool calls_back;    /* at its end the event had a callback; set under lock, then fixed */
+    size_t first_error; /* list index of the group whose error `event` carries; guarded by lock */
+    kvs_tensor_t *tensors; /* values, outs and row ids, normalised */
     size_t n_values, n_outs, n_row_ids;
     kvs_tensor_t *regrouped; /* of calls in which a key stands twice; its own memory */
-    size_t *out_index;       /* of calls whose arrays share memory, or in which a key stands twice */
-    size_t *group_of_key;    /* by place in the list */
-    bool *made;              /* by group: this op brings the key to life */
+    size_t *out_index;    /* of calls whose arrays share memory, or in which a key stands twice */
+    size_t *group_of_key; /* by place in the list */
+    bool *made;           /* by group: this op brings the key to life */
     uint64_t bytes_read, bytes_written;
     kvsi_task_t *tasks;
     kvsi_place_t *places;
     size_t n_tasks;
-    size_t n_left;              /* tasks that have not ended; guarded by lock */
+    size_t n_left;                   /* tasks that have not ended; guarded by lock */
     kvsi_task_t *ready, **ready_end; /* tasks the caller runs itself; guarded by lock */
-    kvsi_op_t *next;            /* in the store's debts */
+    kvsi_op_t *next;                 /* in the store's debts */
 };
 
 /* The op's memory that fits on a stack. */

@@ -14,24 +14,25 @@
 #include <string.h>
 
 #define MAX_THREADS 256
-#define SPIN_NS 50000
+#define SPIN_NS     50000
 
 /* A parallel loop, on the stack of the thread that called it. */
 typedef struct loop {
     void (*fn)(void *arg, int64_t begin, int64_t end);
     void *arg;
     int64_t n, step;
-    _Atomic int64_t next;      /* first index nobody has taken; relaxed: only hands out pieces */
-    _Atomic uint32_t n_helpers; /* pool threads inside; changed under the lock, read while waiting */
+    _Atomic int64_t next; /* first index nobody has taken; relaxed: only hands out pieces */
+    _Atomic uint32_t
+        n_helpers; /* pool threads inside; changed under the lock, read while waiting */
     struct loop *before, *after; /* guarded by lock */
 } loop_t;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static kvsi_work_t *heap; /* guarded by lock; a pairing heap: what goes first is its root */
-static loop_t *loops; /* guarded by lock */
-static _Atomic int n_threads; /* 0: not counted yet. Relaxed: counting twice gives the same */
+static kvsi_work_t *heap;     /* guarded by lock; a pairing heap: what goes first is its root */
+static loop_t *loops;         /* guarded by lock */
+static _Atomic int n_threads; /* 0: not set yet; then fixed */
 static int n_started;         /* guarded by lock */
-static _Atomic uint32_t news;       /* raised whenever there is something to do */
+static _Atomic uint32_t news; /* raised whenever there is something to do */
 static _Atomic uint32_t n_sleeping; /* threads in kvsi_futex_wait on `news` */
 static bool fork_handler_set;
 
@@ -181,34 +182,28 @@ static void forget_threads(void)
     atomic_store(&n_sleeping, 0);
 }
 
-static int count_threads(void)
+static int count_cores(void)
 {
-    const char *text = getenv("KVSTORE_THREADS");
-    char *end;
     cpu_set_t cpus;
+    int n = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
 
-    if (text != NULL) {
-        long n = strtol(text, &end, 10);
+    return n < MAX_THREADS ? n : MAX_THREADS;
+}
 
-        if (n >= 1 && n <= MAX_THREADS && *end == '\0') {
-            return (int)n;
-        }
-    }
-    if (sched_getaffinity(0, sizeof(cpus), &cpus) != 0) {
-        return 1;
-    }
-    return CPU_COUNT(&cpus) < MAX_THREADS ? CPU_COUNT(&cpus) : MAX_THREADS;
+void kvsi_pool_set_threads(int n)
+{
+    int none = 0;
+
+    n = n <= 0 ? count_cores() : n < MAX_THREADS ? n : MAX_THREADS;
+    atomic_compare_exchange_strong(&n_threads, &none, n);
 }
 
 int kvsi_pool_n_threads(void)
 {
-    int n = atomic_load_explicit(&n_threads, memory_order_relaxed);
-
-    if (n == 0) {
-        n = count_threads();
-        atomic_store_explicit(&n_threads, n, memory_order_relaxed);
+    if (atomic_load_explicit(&n_threads, memory_order_relaxed) == 0) {
+        kvsi_pool_set_threads(0);
     }
-    return n;
+    return atomic_load_explicit(&n_threads, memory_order_relaxed);
 }
 
 /* Start what is missing. Fewer threads than wanted are no error unless there are none: then gives

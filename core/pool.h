@@ -11,8 +11,8 @@
 
 typedef struct kvsi_work {
     void (*run)(struct kvsi_work *work);
-    int32_t priority;  /* larger first */
-    uint64_t sequence; /* among equals, smaller first */
+    int32_t priority;                  /* larger first */
+    uint64_t sequence;                 /* among equals, smaller first */
     struct kvsi_work *child, *sibling; /* the pool's */
 } kvsi_work_t;
 
@@ -27,7 +27,9 @@ void kvsi_pool_submit(kvsi_work_t *work);
 void kvsi_pool_parallel_for(int64_t n, int64_t grain,
                             void (*fn)(void *arg, int64_t begin, int64_t end), void *arg);
 
-/* The threads that work at once: KVSTORE_THREADS, else the cores this process may use. */
+/* How many threads work at once: 0 stands for the cores this process may use. Before the first work
+ * only; later it changes nothing. */
+void kvsi_pool_set_threads(int n);
 int kvsi_pool_n_threads(void);
 
 #endif

@@ -9,6 +9,7 @@
 #include "registry.h"
 #include "status.h"
 #include "tensor.h"
+#include "trace.h"
 
 #include <ctype.h>
 #include <sched.h>
@@ -17,7 +18,8 @@
 
 /* ---- Forks and callbacks ----------------------------------------------------------------------- */
 
-static _Atomic uint32_t fork_generation; /* raised in each forked child; relaxed: one thread there */
+static _Atomic uint32_t
+    fork_generation; /* raised in each forked child; relaxed: one thread there */
 static _Thread_local int callback_depth;
 
 static void count_fork(void)
@@ -28,8 +30,9 @@ static void count_fork(void)
 static void watch_forks(void)
 {
     if (pthread_atfork(NULL, NULL, count_fork) != 0) {
-        kvsi_log(KVS_LOG_WARN, "store", "no memory to watch for forks: a store used in a forked "
-                                        "child may hang");
+        kvsi_log(KVS_LOG_WARN, "store",
+                 "no memory to watch for forks: a store used in a forked "
+                 "child may hang");
     }
 }
 
@@ -62,8 +65,9 @@ static kvs_status_t enter_reading(const kvs_store_t *store, const char *what)
 kvs_status_t kvsi_store_enter_waiting(const kvs_store_t *store, const char *what)
 {
     if (callback_depth > 0) {
-        return kvs_fail(KVS_ERR_STATE, "%s: not allowed in a callback, which may only ask for "
-                                       "type, rank, num_workers and is_capable",
+        return kvs_fail(KVS_ERR_STATE,
+                        "%s: not allowed in a callback, which may only ask for "
+                        "type, rank, num_workers and is_capable",
                         what);
     }
     return enter_reading(store, what);
@@ -248,12 +252,65 @@ static kvs_status_t open_backend(const char *name, const kvs_backend_t *backend,
     return KVS_OK;
 }
 
+/* What the first store's settings decide for the whole process. */
+static kvs_status_t set_up_process(const kvs_config_t *config)
+{
+    kvsi_log_set(kvsi_config_text(config, "log"));
+    kvsi_pool_set_threads(atoi(kvsi_config_text(config, "threads")));
+    return kvsi_trace_open(kvsi_config_text(config, "trace"));
+}
+
+static kvs_status_t create(const char *name, const kvs_option_t *options, size_t n_options,
+                           kvs_store_t **ret_store)
+{
+    const kvs_backend_t *backend;
+    kvs_config_t *config;
+    kvs_status_t status = kvsi_registry_find_backend(name, &backend);
+
+    if (status != KVS_OK) {
+        return status;
+    }
+    status = kvsi_config_new(backend, options, n_options, &config);
+    if (status != KVS_OK) {
+        return kvsi_fail_context(status, "create '%s'", name);
+    }
+    status = set_up_process(config);
+    if (status == KVS_OK) {
+        status = open_backend(name, backend, config, ret_store);
+    }
+    if (status != KVS_OK) {
+        kvsi_config_free(config);
+        return kvsi_fail_context(status, "create '%s'", name);
+    }
+    return KVS_OK;
+}
+
+/* No store is created while a backend that the operator calls required can't be had. */
+static kvs_status_t check_required(kvsi_arena_t *arena)
+{
+    const char *list;
+    kvs_status_t status = kvsi_config_lookup(arena, "required", &list);
+
+    while (status == KVS_OK && *list != '\0') {
+        size_t len = strcspn(list, ", ");
+        const kvs_backend_t *backend;
+
+        if (len > 0) {
+            status = kvsi_registry_find_backend(kvsi_arena_copy(arena, list, len), &backend);
+        }
+        if (status != KVS_OK) {
+            return kvsi_fail_context(status, "create: a required backend can't be had");
+        }
+        list += len + (list[len] != '\0');
+    }
+    return status;
+}
+
 kvs_status_t kvs_store_create(const char *name, const kvs_option_t *options, size_t n_options,
                               kvs_store_t **ret_store)
 {
     static pthread_once_t forks_once = PTHREAD_ONCE_INIT;
-    const kvs_backend_t *backend;
-    kvs_config_t *config;
+    kvsi_arena_t arena = KVSI_ARENA_INIT;
     kvs_status_t status;
 
     pthread_once(&forks_once, watch_forks);
@@ -267,21 +324,15 @@ kvs_status_t kvs_store_create(const char *name, const kvs_option_t *options, siz
     if (callback_depth > 0) {
         return kvs_fail(KVS_ERR_STATE, "create: not allowed in a callback");
     }
-    name = name == NULL ? "local" : name;
-    status = kvsi_registry_find_backend(name, &backend);
-    if (status != KVS_OK) {
-        return status;
+    status = check_required(&arena);
+    if (status == KVS_OK && name == NULL) {
+        status = kvsi_config_lookup(&arena, "default", &name);
     }
-    status = kvsi_config_new(backend, options, n_options, &config);
-    if (status != KVS_OK) {
-        return kvsi_fail_context(status, "create '%s'", name);
+    if (status == KVS_OK) {
+        status = create(name, options, n_options, ret_store);
     }
-    status = open_backend(name, backend, config, ret_store);
-    if (status != KVS_OK) {
-        kvsi_config_free(config);
-        return kvsi_fail_context(status, "create '%s'", name);
-    }
-    return KVS_OK;
+    kvsi_arena_release(&arena);
+    return status;
 }
 
 static int64_t deadline_after(int64_t timeout_ms)
@@ -289,7 +340,7 @@ static int64_t deadline_after(int64_t timeout_ms)
     int64_t now = kvsi_now_ns();
 
     return timeout_ms < 0 || timeout_ms > (INT64_MAX - now) / 1000000 ? INT64_MAX
-                                                                     : now + timeout_ms * 1000000;
+                                                                      : now + timeout_ms * 1000000;
 }
 
 /* The deadline of a store's own waits; its timeout of 0 means for ever. */
@@ -330,6 +381,7 @@ kvs_status_t kvs_store_close(kvs_store_t *store)
         }
     }
     kvsi_store_unref(store);
+    kvsi_trace_flush();
     return status != KVS_OK ? status : debt != KVS_OK ? debt : closed;
 }
 
@@ -397,15 +449,13 @@ static kvs_status_t operate(kvs_store_t *store, const kvsi_request_t *request)
 kvs_status_t kvs_store_init(kvs_store_t *store, const kvs_key_t *keys, size_t n_keys,
                             const kvs_arrays_t *values, const kvs_call_t *call)
 {
-    return operate(store,
-                   &(kvsi_request_t){KVS_VERB_INIT, keys, n_keys, values, NULL, NULL, call});
+    return operate(store, &(kvsi_request_t){KVS_VERB_INIT, keys, n_keys, values, NULL, NULL, call});
 }
 
 kvs_status_t kvs_store_push(kvs_store_t *store, const kvs_key_t *keys, size_t n_keys,
                             const kvs_arrays_t *values, const kvs_call_t *call)
 {
-    return operate(store,
-                   &(kvsi_request_t){KVS_VERB_PUSH, keys, n_keys, values, NULL, NULL, call});
+    return operate(store, &(kvsi_request_t){KVS_VERB_PUSH, keys, n_keys, values, NULL, NULL, call});
 }
 
 kvs_status_t kvs_store_pull(kvs_store_t *store, const kvs_key_t *keys, size_t n_keys,
@@ -447,9 +497,8 @@ static kvs_status_t begin_change(kvs_store_t *store, const char *what)
     kvs_status_t status;
 
     pthread_mutex_lock(&store->issue_lock);
-    status = store->ops->mode == KVS_BLOCKING
-                 ? kvsi_engine_drain(store, own_deadline(store), what)
-                 : KVS_OK;
+    status = store->ops->mode == KVS_BLOCKING ? kvsi_engine_drain(store, own_deadline(store), what)
+                                              : KVS_OK;
     if (status != KVS_OK) {
         pthread_mutex_unlock(&store->issue_lock);
     }
@@ -633,27 +682,27 @@ kvs_status_t kvs_store_num_workers(kvs_store_t *store, int *ret_num_workers)
 {
     kvs_status_t status = enter_reading(store, "num_workers");
 
-    return status != KVS_OK ? status
-                            : ask_backend(store, "num_workers", store->ops->num_workers, 1,
-                                          ret_num_workers);
+    return status != KVS_OK
+               ? status
+               : ask_backend(store, "num_workers", store->ops->num_workers, 1, ret_num_workers);
 }
 
 kvs_status_t kvs_store_local_rank(kvs_store_t *store, int *ret_local_rank)
 {
     kvs_status_t status = enter_reading(store, "local_rank");
 
-    return status != KVS_OK ? status
-                            : ask_backend(store, "local_rank", store->ops->local_rank, 0,
-                                          ret_local_rank);
+    return status != KVS_OK
+               ? status
+               : ask_backend(store, "local_rank", store->ops->local_rank, 0, ret_local_rank);
 }
 
 kvs_status_t kvs_store_is_recovery(kvs_store_t *store, int *ret_recovery)
 {
     kvs_status_t status = enter_reading(store, "is_recovery");
 
-    return status != KVS_OK ? status
-                            : ask_backend(store, "is_recovery", store->ops->is_recovery, 0,
-                                          ret_recovery);
+    return status != KVS_OK
+               ? status
+               : ask_backend(store, "is_recovery", store->ops->is_recovery, 0, ret_recovery);
 }
 
 kvs_status_t kvs_store_is_capable(kvs_store_t *store, const char *capability, int *ret_capable)
@@ -680,8 +729,9 @@ kvs_status_t kvs_store_is_capable(kvs_store_t *store, const char *capability, in
             return KVS_OK;
         }
     }
-    return kvs_fail(KVS_ERR_ARGUMENT, "is_capable: unknown capability \"%.80s\"; known are "
-                                      "optimizer, sparse, gradient_compression, async",
+    return kvs_fail(KVS_ERR_ARGUMENT,
+                    "is_capable: unknown capability \"%.80s\"; known are "
+                    "optimizer, sparse, gradient_compression, async",
                     capability);
 }
 
@@ -765,8 +815,9 @@ kvs_status_t kvs_store_num_dead_nodes(kvs_store_t *store, const char *role, int6
     }
     if (strcmp(role, "worker") != 0 && strcmp(role, "server") != 0 &&
         strcmp(role, "scheduler") != 0) {
-        return kvs_fail(KVS_ERR_ARGUMENT, "num_dead_nodes: unknown role \"%.80s\"; accepted are "
-                                          "worker, server, scheduler",
+        return kvs_fail(KVS_ERR_ARGUMENT,
+                        "num_dead_nodes: unknown role \"%.80s\"; accepted are "
+                        "worker, server, scheduler",
                         role);
     }
     if (ret_dead == NULL) {

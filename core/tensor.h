@@ -23,7 +23,7 @@ const char *kvsi_shape_text(const int64_t *shape, int32_t ndim, char *text, size
 /* "3" or "'weight'", cut where it does not fit. Gives `text`. */
 const char *kvsi_key_text(const kvs_key_t *key, char *text, size_t n_bytes);
 
-#define KVSI_KEY_TEXT_BYTES 96
+#define KVSI_KEY_TEXT_BYTES   96
 #define KVSI_SHAPE_TEXT_BYTES 160
 /* Texts that live to the end of the enclosing block, for messages. */
 #define KVSI_KEY_TEXT(key) kvsi_key_text((key), (char[KVSI_KEY_TEXT_BYTES]){0}, KVSI_KEY_TEXT_BYTES)

@@ -81,6 +81,8 @@ typedef struct kvs_plugin_info {
     size_t n_provides;
     const kvs_requirement_t *libraries;
     size_t n_libraries;
+    const char *const *devices; /* required device types: "cuda", … */
+    size_t n_devices;
     const kvs_plugin_option_t *options;
     size_t n_options;
 } kvs_plugin_info_t;
