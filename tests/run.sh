@@ -1,0 +1,244 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# run.sh - set up, build and test everything, in three configurations, with one summary.
+#
+# Safe to run again, from any directory, without a terminal. A configuration that fails does not
+# stop the others. The last line is "N passed, N failed, N skipped"; the exit status is 0 only if
+# something ran and nothing failed.
+
+set -u
+
+usage() {
+    cat <<'EOF'
+usage: sh tests/run.sh [--all] [--only plain|asan|tsan] [--help]
+
+Installs what is missing (Debian packages, as root or by sudo), then builds and tests:
+  plain   gcc, Release                 build/        every suite
+  asan    clang, ASan and UBSan        build-asan/   every suite but those labelled big or nosan
+  tsan    gcc, TSan                    build-tsan/   suites labelled concurrent
+
+  --all         also the suites labelled heavy
+  --only NAME   one configuration
+  --help        this text
+
+KVSTORE_VECTORS=DIRECTORY makes the golden suites read another directory. Logs: ctest.log and
+build.log in each build folder.
+EOF
+}
+
+say() {
+    printf '== %s\n' "$*"
+}
+
+packages='gcc g++ libc6-dev binutils cmake ninja-build clang libclang-rt-14-dev python3
+          libltdl-dev libcjson-dev libcunit1-dev libdlpack-dev dataset-fashion-mnist'
+
+# ---- set-up ------------------------------------------------------------------------------------
+
+is_installed() {
+    [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null; then
+        sudo "$@"
+    else
+        echo "run.sh: not root, and there is no sudo" >&2
+        return 1
+    fi
+}
+
+install_missing() {
+    missing=
+    if ! command -v dpkg-query >/dev/null; then
+        say 'set-up: not a Debian system; the packages it would install are listed in run.sh'
+        return 0
+    fi
+    for package in $packages; do
+        is_installed "$package" || missing="$missing $package"
+    done
+    if [ -z "$missing" ]; then
+        say "set-up: everything needed is installed"
+        return 0
+    fi
+    say "set-up: installing$missing"
+    # shellcheck disable=SC2086 # a list of words
+    as_root apt-get -q update &&
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install \
+            $missing
+}
+
+# Tests see the build tree's plugins and no setting of this shell.
+clean_environment() {
+    vectors=${KVSTORE_VECTORS-}
+    for name in $(env | sed -n 's/^\(\(KVSTORE\|DMLC\|MXNET\|PS\)_[A-Za-z0-9_]*\)=.*/\1/p'); do
+        unset "$name"
+    done
+    if [ -n "$vectors" ]; then
+        export KVSTORE_VECTORS="$vectors"
+    fi
+    export LC_ALL=C.UTF-8
+    export ASAN_OPTIONS="${ASAN_OPTIONS:-detect_leaks=1}"
+    export UBSAN_OPTIONS="${UBSAN_OPTIONS:-print_stacktrace=1}"
+    export TSAN_OPTIONS="${TSAN_OPTIONS:-halt_on_error=1 second_deadlock_stack=1}"
+}
+
+# Sanitizers of this age cannot map their shadow where the kernel spreads addresses wider than 28
+# bits ("unexpected memory mapping"): there, tests run without address randomisation.
+find_runner() {
+    runner=
+    bits=$(cat /proc/sys/vm/mmap_rnd_bits 2>/dev/null || echo 0)
+    if [ "$bits" -gt 28 ]; then
+        if setarch "$(uname -m)" -R true 2>/dev/null; then
+            runner="setarch $(uname -m) -R"
+        else
+            say "vm.mmap_rnd_bits is $bits and setarch -R is not allowed here; if a sanitizer" \
+                "says \"unexpected memory mapping\": sysctl vm.mmap_rnd_bits=28"
+        fi
+    fi
+}
+
+# ---- one configuration -------------------------------------------------------------------------
+
+now() {
+    date +%s
+}
+
+minutes() {
+    awk -v s="$1" 'BEGIN { printf "%.1f", s / 60 }'
+}
+
+# configure DIR COMPILER ARGS…: a new folder gets Ninja and the compiler, an old one keeps its own.
+configure() {
+    dir=$1
+    compiler=$2
+    shift 2
+    if [ -f "$dir/CMakeCache.txt" ] && cmake -S "$root" -B "$dir" "$@"; then
+        return 0
+    fi
+    if command -v ninja >/dev/null; then
+        set -- -G Ninja "$@"
+    fi
+    cmake --fresh -S "$root" -B "$dir" "-DCMAKE_C_COMPILER=$compiler" "$@"
+}
+
+build() {
+    configure "$@" && cmake --build "$1" --parallel "$(nproc)"
+}
+
+# The figures of ctest's own summary: "N% tests passed, F tests failed out of T", then the tests
+# that did not run, "12 - name (Skipped)" or "(Disabled)".
+count_results() {
+    awk '
+        / tests passed, .* failed out of / { total = $NF; failed = $4; skipped = 0 }
+        /^[ \t]*[0-9]+ - .*\((Skipped|Disabled)\)$/ { skipped++ }
+        END { printf "%d %d %d\n", total - failed - skipped, failed, skipped }
+    ' "$1"
+}
+
+# run NAME TITLE DIR COMPILER CTEST_SELECTION CMAKE_ARGS…
+run() {
+    name=$1 title=$2 dir=$root/$3 compiler=$4 selection=$5
+    shift 5
+    if [ -n "$only" ] && [ "$only" != "$name" ]; then
+        return
+    fi
+    mkdir -p "$dir"
+    passed=0 failed=0 skipped=0 test_seconds=0 note=
+
+    say "$name: building ($title) in $dir"
+    start=$(now)
+    { build "$dir" "$compiler" "$@" && echo ok >"$dir/build.ok"; } >"$dir/build.log" 2>&1 \
+        || rm -f "$dir/build.ok"
+    build_seconds=$(($(now) - start))
+    if [ -f "$dir/build.ok" ]; then
+        rm -f "$dir/build.ok"
+        say "$name: testing"
+        start=$(now)
+        # shellcheck disable=SC2086 # words
+        { $runner_here ctest --test-dir "$dir" -j2 --timeout 60 --output-on-failure \
+            --no-tests=error $selection; echo "$?" >"$dir/ctest.status"; } 2>&1 |
+            tee "$dir/ctest.log"
+        test_seconds=$(($(now) - start))
+        # shellcheck disable=SC2046 # three numbers
+        set -- $(count_results "$dir/ctest.log")
+        passed=$1 failed=$2 skipped=$3
+        if [ "$(cat "$dir/ctest.status")" -ne 0 ] && [ "$failed" -eq 0 ]; then
+            failed=1 note="  ctest failed"
+        fi
+    else
+        tail -n 60 "$dir/build.log"
+        failed=1 note="  did not build: $dir/build.log"
+    fi
+
+    all_passed=$((all_passed + passed))
+    all_failed=$((all_failed + failed))
+    all_skipped=$((all_skipped + skipped))
+    report="$report$(printf '%-7s%9s%9s%8d%8d%8d%8d%s' "$name" "$(minutes $build_seconds)" \
+        "$(minutes $test_seconds)" $((passed + failed + skipped)) "$passed" "$failed" "$skipped" \
+        "$note")
+"
+}
+
+# ---- main --------------------------------------------------------------------------------------
+
+only=
+heavy='|heavy'
+while [ $# -gt 0 ]; do
+    case $1 in
+        --all) heavy= ;;
+        --only)
+            shift
+            only=${1-}
+            ;;
+        --only=*) only=${1#--only=} ;;
+        -h | --help)
+            usage
+            exit 0
+            ;;
+        *)
+            echo "run.sh: unknown argument '$1'; see --help" >&2
+            exit 2
+            ;;
+    esac
+    [ $# -gt 0 ] && shift
+done
+case $only in
+    '' | plain | asan | tsan) ;;
+    *)
+        echo "run.sh: --only takes plain, asan or tsan, not '$only'" >&2
+        exit 2
+        ;;
+esac
+
+exec </dev/null
+root=$(cd "$(dirname "$0")/.." && pwd) || exit 2
+all_passed=0 all_failed=0 all_skipped=0 report=
+begun=$(now)
+
+install_missing || {
+    echo "run.sh: cannot install what is needed; install it and run again" >&2
+    exit 2
+}
+setup_seconds=$(($(now) - begun))
+clean_environment
+find_runner
+
+runner_here=
+run plain 'gcc, Release' build gcc "-LE ^(none$heavy)\$" -DCMAKE_BUILD_TYPE=Release -DKVS_SANITIZE=
+runner_here=$runner
+# With assertions, and fast enough: neither Debug nor RelWithDebInfo is both by itself.
+set -- -DCMAKE_BUILD_TYPE=RelWithDebInfo '-DCMAKE_C_FLAGS_RELWITHDEBINFO=-O1 -g'
+run asan 'clang, ASan and UBSan' build-asan clang "-LE ^(big|nosan$heavy)\$" "$@" \
+    -DKVS_SANITIZE=address,undefined
+run tsan 'gcc, TSan' build-tsan gcc "-L ^concurrent\$ -LE ^(nosan$heavy)\$" "$@" \
+    -DKVS_SANITIZE=thread
+
+printf '\n%-7s%9s%9s%8s%8s%8s%8s\n' '' 'build' 'tests' 'suites' 'passed' 'failed' 'skipped'
+printf '%s' "$report"
+printf 'minutes: set-up %s, all %s\n' "$(minutes $setup_seconds)" \
+    "$(minutes $(($(now) - begun)))"
+printf '%d passed, %d failed, %d skipped\n' "$all_passed" "$all_failed" "$all_skipped"
+[ "$all_failed" -eq 0 ] && [ "$all_passed" -gt 0 ]
