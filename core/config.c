@@ -224,8 +224,8 @@ static kvs_status_t check_names(const kvs_config_t *config, const kvs_option_t *
             kvsi_near_offer(&near, config->settings[s].info->name);
         }
         if (!known) {
-            return kvs_fail(KVS_ERR_ARGUMENT, "unknown option \"%.80s\"%s", options[i].name,
-                            kvsi_near_text(&near));
+            return kvs_fail(KVS_ERR_ARGUMENT, "unknown option \"%.80s\"%s%s", options[i].name,
+                            kvsi_near_text(&near), near.text[0] != '\0' ? "?" : "");
         }
     }
     return KVS_OK;

@@ -13,6 +13,9 @@
 /* Groups run side by side when there is this much to do; below, waking a thread costs more. */
 #define PARALLEL_BYTES ((uint64_t)1 << 20)
 #define PIECE_BYTES    ((uint64_t)128 << 10)
+/* An operation with an event that has no more to do than this runs in its call: a thread of the pool
+ * would take longer to wake up. */
+#define SMALL_BYTES ((uint64_t)64 << 10)
 
 static kvsi_key_t *key_of(const kvs_group_t *group)
 {
@@ -226,6 +229,14 @@ static void end_op_locked(kvsi_op_t *op)
     kvsi_store_wake(store);
 }
 
+static void end_pending(kvs_store_t *store)
+{
+    pthread_mutex_lock(&store->lock);
+    store->n_pending--;
+    kvsi_store_wake(store);
+    pthread_mutex_unlock(&store->lock);
+}
+
 /* What follows the end outside the lock, for ops on the heap; gives up the engine's reference. */
 static void after_end(kvsi_op_t *op)
 {
@@ -237,10 +248,7 @@ static void after_end(kvsi_op_t *op)
                            op->event.callback_arg);
         kvsi_callback_end();
     }
-    pthread_mutex_lock(&store->lock);
-    store->n_pending--;
-    kvsi_store_wake(store);
-    pthread_mutex_unlock(&store->lock);
+    end_pending(store);
     kvsi_op_unref(op);
 }
 
@@ -435,25 +443,17 @@ static void run_as_lanes_come(kvsi_op_t *op)
             pthread_mutex_lock(&store->lock);
         }
     }
-    store->n_pending--;
-    kvsi_store_wake(store);
     pthread_mutex_unlock(&store->lock);
 }
 
-static void run_here(kvsi_op_t *op, bool owns_lanes)
+/* The op owns its lanes: run it on this thread and leave them. It is still pending. */
+static void run_at_once(kvsi_op_t *op)
 {
-    kvs_store_t *store = op->store;
-
-    if (!owns_lanes) {
-        run_as_lanes_come(op);
-        return;
-    }
     run_all_groups(op);
-    pthread_mutex_lock(&store->lock);
+    pthread_mutex_lock(&op->store->lock);
     leave_lanes_locked(op);
     end_op_locked(op);
-    store->n_pending--;
-    pthread_mutex_unlock(&store->lock);
+    pthread_mutex_unlock(&op->store->lock);
 }
 
 /* ---- Asynchronous backends ----------------------------------------------------------------------- */
@@ -681,6 +681,12 @@ static kvs_status_t hand_over(kvsi_op_t *op)
     return status;
 }
 
+static bool runs_in_call(const kvsi_op_t *op)
+{
+    return !op->detached ||
+           (!op->uses_updater && op->bytes_read + op->bytes_written <= SMALL_BYTES);
+}
+
 /* Number the op, put it in order with the others, and start it unless its call runs it. */
 static kvs_status_t begin(kvsi_op_t *op, const kvsi_request_t *request, bool *ret_owns_lanes)
 {
@@ -694,7 +700,7 @@ static kvs_status_t begin(kvsi_op_t *op, const kvsi_request_t *request, bool *re
         pthread_mutex_lock(&store->lock);
         mark_used_locked(op);
         store->n_pending++;
-        *ret_owns_lanes = !asynchronous && !op->detached && own_lanes_locked(op);
+        *ret_owns_lanes = !asynchronous && runs_in_call(op) && own_lanes_locked(op);
         if (!asynchronous && !*ret_owns_lanes) {
             make_tasks_locked(op);
         }
@@ -727,6 +733,10 @@ static kvs_status_t run_counted(kvsi_op_t *op, const kvsi_request_t *request, bo
         kvsi_op_unref(op);
     } else if (event) {
         *request->call->ret_event = &op->event;
+        if (owns_lanes) {
+            run_at_once(op);
+            after_end(op);
+        }
         return KVS_OK;
     } else {
         status = wait_for_backend(op);
@@ -741,7 +751,12 @@ static kvs_status_t run_now(kvsi_op_t *op, const kvsi_request_t *request)
     kvs_status_t status = begin(op, request, &owns_lanes);
 
     if (status == KVS_OK) {
-        run_here(op, owns_lanes);
+        if (owns_lanes) {
+            run_at_once(op);
+        } else {
+            run_as_lanes_come(op);
+        }
+        end_pending(op->store);
         status = op->event.status;
         if (status != KVS_OK) {
             kvs_fail(status, "%s",

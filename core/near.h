@@ -7,7 +7,7 @@
 
 typedef struct kvsi_near {
     const char *wanted;
-    char text[256]; /* "; did you mean \"a\" or \"b\"?", or empty */
+    char text[256]; /* "; did you mean \"a\" or \"b\"", or empty */
     int best;
 } kvsi_near_t;
 
