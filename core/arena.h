@@ -13,7 +13,10 @@ typedef struct kvsi_arena {
     int failed; /* an allocation failed */
 } kvsi_arena_t;
 
-#define KVSI_ARENA_INIT {0}
+#define KVSI_ARENA_INIT                                                                            \
+    {                                                                                              \
+        0                                                                                          \
+    }
 
 /* Zeroed, aligned for any type; NULL when out of memory. */
 void *kvsi_arena_array(kvsi_arena_t *arena, size_t n_items, size_t item_bytes);

@@ -13,8 +13,9 @@
 #define KVSI_JSON_FIELD_BYTES 192
 
 typedef struct kvsi_json_place {
-    size_t line, column;               /* from 1; columns count characters */
-    char field[KVSI_JSON_FIELD_BYTES]; /* "provides[0].name"; "" for the whole; cut if it is longer */
+    size_t line, column; /* from 1; columns count characters */
+    char field
+        [KVSI_JSON_FIELD_BYTES]; /* "provides[0].name"; "" for the whole; cut if it is longer */
     char reason[128];
 } kvsi_json_place_t;
 

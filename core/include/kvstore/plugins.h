@@ -68,6 +68,7 @@ typedef struct kvs_requirement {
 
 typedef struct kvs_plugin_option {
     const char *name, *type, *preset, *doc;
+    const char *variable; /* read behind KVSTORE_NAME: another system's name for the same */
 } kvs_plugin_option_t;
 
 typedef struct kvs_plugin_info {
