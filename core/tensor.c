@@ -221,10 +221,10 @@ kvs_status_t kvsi_tensor_check(const kvs_tensor_t *tensor, const char *what, siz
                         KVSI_SHAPE_TEXT(tensor->shape, tensor->ndim));
     }
     if (tensor->rows != NULL) {
-        (void)count_elems(tensor, 1, bytes, &row_elems); /* a part of what was counted above */
         n_rows = tensor->rows->n_rows > tensor->rows->capacity ? tensor->rows->n_rows
                                                                : tensor->rows->capacity;
-        if (__builtin_mul_overflow(row_elems, n_rows, &size.n_elems) ||
+        if (!count_elems(tensor, 1, bytes, &row_elems) ||
+            __builtin_mul_overflow(row_elems, n_rows, &size.n_elems) ||
             __builtin_mul_overflow(size.n_elems, bytes, &size.n_bytes)) {
             return kvs_fail(KVS_ERR_ARGUMENT, "key %s: %s %zu lists more rows than fit in memory",
                             KVSI_KEY_TEXT(key), what, index);
