@@ -4,6 +4,7 @@
 
 #include "idx.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -18,7 +19,7 @@ const char *const data_class_names[DATA_N_CLASSES] = {
 static kvs_status_t read_part(const char *dir, const char *prefix, const char *part, size_t n_dims,
                               idx_t *ret_idx)
 {
-    char path[2048];
+    char path[PATH_MAX + 64];
     kvs_status_t status;
 
     snprintf(path, sizeof(path), "%s/%s-%s-idx%zu-ubyte", dir, prefix, part, n_dims);

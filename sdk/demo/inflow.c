@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <spawn.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -59,7 +60,7 @@ static kvs_status_t open_packed(int packed, const char *path, inflow_t *ret_infl
 
 kvs_status_t inflow_open(const char *path, inflow_t *ret_inflow)
 {
-    char packed_path[4096];
+    char packed_path[PATH_MAX + 4];
     kvs_status_t status;
     int packed;
 

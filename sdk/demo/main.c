@@ -10,6 +10,7 @@
 #include "trainer.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -154,7 +155,7 @@ static void print_weights_hash(const trainer_t *trainer)
 
 static kvs_status_t write_pictures(const options_t *options, const run_t *run)
 {
-    char path[2048];
+    char path[PATH_MAX + 64];
     size_t n_steps;
     const double *losses = trainer_losses(run->trainer, &n_steps);
     kvs_status_t status;
@@ -179,8 +180,8 @@ static kvs_status_t summarise(const options_t *options, const run_t *run)
     kvs_status_t status;
 
     printf("\nsummary\n");
-    printf("test accuracy %.4f after %zu epochs in %.1f s\n",
-           run->accuracies[options->n_epochs - 1], options->n_epochs, seconds_now() - run->started);
+    printf("test accuracy %.4f\n", run->accuracies[options->n_epochs - 1]);
+    printf("time %.1f s, epochs %zu\n", seconds_now() - run->started, options->n_epochs);
     status = print_store(options, run->trainer);
     if (status != KVS_OK) {
         return status;

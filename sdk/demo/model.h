@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { MODEL_MAX_LAYERS = 4, MODEL_MAX_ARRAYS = 2 * MODEL_MAX_LAYERS, MODEL_NAME_BYTES = 24 };
+enum { MODEL_MAX_LAYERS = 4, MODEL_MAX_ARRAYS = 2 * MODEL_MAX_LAYERS, MODEL_NAME_BYTES = 40 };
 
 typedef struct model_array {
     char name[MODEL_NAME_BYTES]; /* "layer1.weight" */

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_options.c - what the command line may say, and what is said about the rest. */
+#include "options.h"
+
+#include <kt.h>
+
+#define PARSE(ret, ...)                                                                            \
+    options_parse((int)(sizeof((char *[]){"kvstore-demo", __VA_ARGS__}) / sizeof(char *)),         \
+                  (char *[]){"kvstore-demo", __VA_ARGS__, NULL}, "default-out", ret)
+
+static void without_options_there_are_defaults(void)
+{
+    char *argv[] = {"kvstore-demo", NULL};
+    options_t options;
+
+    KT_OK(options_parse(1, argv, "default-out", &options));
+    KT_STR(options.backend, "local");
+    KT_INT(options.n_devices, 2);
+    KT_INT(options.n_epochs, 12);
+    KT_INT(options.n_threads, 0);
+    KT_STR(options.out_dir, "default-out");
+    KT_INT(options.help, 0);
+}
+
+static void a_value_stands_behind_or_after_an_equals_sign(void)
+{
+    options_t options;
+
+    KT_OK(PARSE(&options, "--backend", "device", "--devices=4", "--epochs", "3", "--out=a=b"));
+    KT_STR(options.backend, "device");
+    KT_INT(options.n_devices, 4);
+    KT_INT(options.n_epochs, 3);
+    KT_STR(options.out_dir, "a=b");
+}
+
+static void the_last_of_equal_options_counts(void)
+{
+    options_t options;
+
+    KT_OK(PARSE(&options, "--devices", "3", "--devices", "5"));
+    KT_INT(options.n_devices, 5);
+}
+
+static void help_is_noticed_before_later_mistakes(void)
+{
+    options_t options;
+
+    KT_OK(PARSE(&options, "--help", "--nonsense"));
+    KT_INT(options.help, 1);
+}
+
+static void an_unknown_option_is_named(void)
+{
+    options_t options;
+
+    KT_FAIL(PARSE(&options, "--device", "3"), KVS_ERR_ARGUMENT, "no option is called \"--device\"");
+    KT_FAIL(PARSE(&options, "--devices2"), KVS_ERR_ARGUMENT, "\"--devices2\"");
+    KT_FAIL(PARSE(&options, "local"), KVS_ERR_ARGUMENT, "\"local\"");
+    KT_FAIL(PARSE(&options, ""), KVS_ERR_ARGUMENT, "\"\"");
+    KT_FAIL(PARSE(&options, "--"), KVS_ERR_ARGUMENT, "\"--\"");
+}
+
+static void a_malformed_number_is_refused_with_what_is_accepted(void)
+{
+    static char *const wrong[] = {"0",  "65",  "-1", "+1",  "",
+                                  "1x", "0x2", " 2", "1.5", "99999999999999999999999"};
+    options_t options;
+
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        KT_FAIL(PARSE(&options, "--devices", wrong[i]), KVS_ERR_ARGUMENT,
+                "--devices takes a number from 1 to 64, not \"");
+    }
+}
+
+static void a_missing_or_superfluous_value_is_refused(void)
+{
+    options_t options;
+
+    KT_FAIL(PARSE(&options, "--epochs"), KVS_ERR_ARGUMENT, "--epochs needs a value: --epochs N");
+    KT_FAIL(PARSE(&options, "--backend="), KVS_ERR_ARGUMENT, "--backend takes a NAME");
+    KT_FAIL(PARSE(&options, "--help=yes"), KVS_ERR_ARGUMENT, "--help takes no value");
+}
+
+static const kt_test_t tests[] = {
+    KT_TEST(without_options_there_are_defaults),
+    KT_TEST(a_value_stands_behind_or_after_an_equals_sign),
+    KT_TEST(the_last_of_equal_options_counts),
+    KT_TEST(help_is_noticed_before_later_mistakes),
+    KT_TEST(an_unknown_option_is_named),
+    KT_TEST(a_malformed_number_is_refused_with_what_is_accepted),
+    KT_TEST(a_missing_or_superfluous_value_is_refused),
+};
+
+KT_MAIN("demo.options", tests)
