@@ -330,6 +330,7 @@ void kvs_opt_prepare(const kvs_opt_t *opt, kvs_opt_key_t *key_state, int dtype, 
                    .grad = grad,
                    .weight = (char *)(uintptr_t)weight, /* only read here */
                    .scalars = update->scalars};
+    unsigned fpenv = kvs_fpenv_enter();
 
     round_scalars(&work);
     for (uint32_t phase = 0; phase < opt->kind->n_phases; phase++) {
@@ -340,4 +341,5 @@ void kvs_opt_prepare(const kvs_opt_t *opt, kvs_opt_key_t *key_state, int dtype, 
 
         kvs_plugin_host->parallel_for(work.states->n_rows, grain, update_rows, &work);
     }
+    kvs_fpenv_leave(fpenv);
 }

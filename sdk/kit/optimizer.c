@@ -80,7 +80,9 @@ static kvs_hyper_t hyper_of(const double *values)
 
 static kvs_status_t check_together(const kvs_opt_t *opt, const kvs_hyper_t *hyper)
 {
-    return opt->kind->check != NULL ? opt->kind->check(hyper) : KVS_OK;
+    kvs_status_t status = opt->kind->check != NULL ? opt->kind->check(hyper) : KVS_OK;
+
+    return status == KVS_OK ? KVS_OK : kvs_fail_context(status, "%s", opt->owner);
 }
 
 static kvs_status_t set_schedule(kvs_opt_t *opt, const kvs_optimizer_spec_t *spec,

@@ -42,6 +42,11 @@ void optimizers_common_scalars(const kvs_hyper_t *hyper, const kvs_update_t *upd
     ret_scalars[WD] = update->wd;
 }
 
+double optimizers_rest_f32(double beta)
+{
+    return 1.0f - (float)beta;
+}
+
 static const kvs_optimizer_t *const table[] = {
 #define ENTRY(name) &optimizers_##name,
     OPTIMIZERS_LIST(ENTRY)

@@ -12,7 +12,21 @@
     X(signum)                                                                                      \
     X(signsgd)                                                                                     \
     X(dcasgd)                                                                                      \
-    X(test)
+    X(test)                                                                                        \
+    X(adam)                                                                                        \
+    X(adamw)                                                                                       \
+    X(adabelief)                                                                                   \
+    X(adamax)                                                                                      \
+    X(nadam)                                                                                       \
+    X(adagrad)                                                                                     \
+    X(groupadagrad)                                                                                \
+    X(adadelta)                                                                                    \
+    X(rmsprop)                                                                                     \
+    X(ftrl)                                                                                        \
+    X(ftml)                                                                                        \
+    X(lars)                                                                                        \
+    X(lamb)                                                                                        \
+    X(lans)
 
 #define OPTIMIZERS_DECLARE(name) extern const kvs_optimizer_t optimizers_##name;
 OPTIMIZERS_LIST(OPTIMIZERS_DECLARE)
@@ -31,5 +45,8 @@ void optimizers_limit_isa(int isa);
 /* The scalars that come first: RESCALE, CLIP, LR, WD. */
 void optimizers_common_scalars(const kvs_hyper_t *hyper, const kvs_update_t *update,
                                double *ret_scalars);
+
+/* 1-β as adam's and lamb's kernels in the peer take it: in float32. */
+double optimizers_rest_f32(double beta);
 
 #endif
