@@ -133,6 +133,13 @@ static int is_bare_file(const char *text)
     return is_line(text) && text[0] != '\0' && strchr(text, '/') == NULL;
 }
 
+static int is_variable(const char *text)
+{
+    size_t len = strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
+
+    return len >= 1 && text[len] == '\0' && !isdigit((unsigned char)text[0]);
+}
+
 static int one_of(const char *const *texts, size_t n_texts, const char *text)
 {
     for (size_t i = 0; i < n_texts; i++) {
@@ -182,6 +189,7 @@ static const rule_t library_rule = {
 static const rule_t bare_file_rule = {is_bare_file, "a file name such as libzmq.so.5"};
 static const rule_t kind_rule = {is_kind, "backend, optimizer, compressor or device"};
 static const rule_t option_type_rule = {is_option_type, "int, size, float, bool, text or time"};
+static const rule_t variable_rule = {is_variable, "a variable such as DMLC_ROLE"};
 static const rule_t dtype_rule = {
     is_dtype, "float32, float64, float16, bfloat16, int8, uint8, int32 or int64"};
 
@@ -219,7 +227,7 @@ static const text_field_t option_fields[] = {
     {"name", &name_rule, 1, OPTION(name)},
     {"type", &option_type_rule, 1, OPTION(type)},
     {"doc", &line_rule, 0, OPTION(doc)},
-    {"variable", &line_rule, 0, OPTION(variable)},
+    {"variable", &variable_rule, 0, OPTION(variable)},
 };
 
 /* ---- Faults ------------------------------------------------------------------------------------- */

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* kvstore.c - the `kvstore` command: a table of commands, and what they share. */
+#include "commands.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct command {
+    const char *name;
+    const char *usage; /* what follows the name */
+    const char *summary;
+    const char *help; /* lines */
+    int (*run)(int argc, char **argv);
+} command_t;
+
+#define PLUGIN_MEMBERS                                                                             \
+    "Members of a plugin:\n"                                                                       \
+    "  name, version, summary, package, license, arch, abi   as in its manifest\n"                 \
+    "  state             ok, disabled, shadowed, bad-manifest, ...\n"                              \
+    "  reason, fix       why it is not ok, and what mends it; else \"\"\n"                         \
+    "  manifest, library absolute paths\n"                                                         \
+    "  provides          array of {kind, name, aliases, word, with, priority, capabilities}\n"     \
+    "  capabilities      {optimizer, sparse, async, multi_worker, keeps_weights: true or false;\n" \
+    "                    gradient_compression, devices, dtypes: arrays of text}\n"                 \
+    "  requires          {libraries: array of {name, package, why, found}, devices, core}\n"       \
+    "  options           array of {name, type, default, variable, doc}\n"                          \
+    "Members may be added; none is renamed or removed.\n"
+
+static const command_t commands[] = {
+    {"list", "[--json]", "what is installed: a line for each plugin",
+     "Shows every plugin found along the search path, in its order, without opening any: name,\n"
+     "kinds, state, version, ABI, priority, devices, its manifest, and why it can't be used.\n"
+     "\n"
+     "  --json   one object: version (of libkvstore), paths (searched, in order), plugins\n"
+     "\n" PLUGIN_MEMBERS,
+     cmd_list},
+    {"info", "NAME [--json]", "everything about one plugin or backend",
+     "NAME is the name of a plugin, or a name, alias or word of something that it provides.\n"
+     "\n"
+     "  --json   one object, the plugin\n"
+     "\n" PLUGIN_MEMBERS,
+     cmd_info},
+    {"conformance", "NAME [--list] [--device cpu|cuda]", "hold a backend against the contract",
+     "Runs the rules that every backend keeps against backend NAME, a line for each rule. The "
+     "last\n"
+     "line counts them; the exit status is 0 only if all that apply passed.\n"
+     "\n"
+     "  --list     name the rules, run none\n"
+     "  --device   only arrays on that device type; default: every one that is available\n",
+     cmd_conformance},
+};
+
+#define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+static const command_t *find_command(const char *name)
+{
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        if (strcmp(commands[i].name, name) == 0) {
+            return &commands[i];
+        }
+    }
+    return NULL;
+}
+
+static void print_overview(FILE *out)
+{
+    fprintf(out, "usage: kvstore COMMAND [ARGUMENT...]\n"
+                 "       kvstore COMMAND --help\n"
+                 "       kvstore --version\n"
+                 "\n"
+                 "commands:\n");
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        fprintf(out, "  %-12s  %s\n", commands[i].name, commands[i].summary);
+    }
+    fprintf(out, "\n"
+                 "exit status: 0 done, 1 a problem told on stderr, 2 wrong usage\n");
+}
+
+static void print_usage(FILE *out, const command_t *command)
+{
+    fprintf(out, "usage: kvstore %s %s\n", command->name, command->usage);
+}
+
+static void print_help(const command_t *command)
+{
+    print_usage(stdout, command);
+    printf("\n%s", command->help);
+}
+
+int cli_usage_error(const char *command, const char *format, ...)
+{
+    const command_t *found = find_command(command);
+    va_list args;
+
+    fprintf(stderr, "kvstore %s: ", command);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+    if (found != NULL) {
+        print_usage(stderr, found);
+    }
+    return 2;
+}
+
+int cli_failed(const char *command)
+{
+    fflush(stdout); /* so that the error comes behind what was printed before */
+    fprintf(stderr, "kvstore %s: %s\n", command, kvs_last_error());
+    return 1;
+}
+
+int cli_parse(int argc, char **argv, int n_operands, const char **ret_operands, int *ret_json)
+{
+    int n = 0, options_end = 0;
+
+    *ret_json = 0;
+    for (int i = 1; i < argc; i++) {
+        if (!options_end && strcmp(argv[i], "--") == 0) {
+            options_end = 1;
+        } else if (!options_end && strcmp(argv[i], "--json") == 0) {
+            *ret_json = 1;
+        } else if (!options_end && argv[i][0] == '-') {
+            return cli_usage_error(argv[0], "unknown option \"%s\"", argv[i]);
+        } else if (n == n_operands) {
+            return cli_usage_error(argv[0], "\"%s\" is one argument too many", argv[i]);
+        } else {
+            ret_operands[n++] = argv[i];
+        }
+    }
+    return n == n_operands ? 0 : cli_usage_error(argv[0], "NAME is missing");
+}
+
+static int is_help(const char *argument)
+{
+    return strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0;
+}
+
+/* Whether --help is among the options. */
+static int asks_for_help(int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (is_help(argv[i])) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static int run(int argc, char **argv)
+{
+    const command_t *command;
+
+    if (argc < 2) {
+        print_overview(stderr);
+        return 2;
+    }
+    if (is_help(argv[1])) {
+        print_overview(stdout);
+        return 0;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("kvstore %s\n", kvs_version());
+        return 0;
+    }
+    command = find_command(argv[1]);
+    if (command == NULL) {
+        fprintf(stderr, "kvstore: unknown %s \"%s\"\n", argv[1][0] == '-' ? "option" : "command",
+                argv[1]);
+        print_overview(stderr);
+        return 2;
+    }
+    if (asks_for_help(argc - 1, argv + 1)) {
+        print_help(command);
+        return 0;
+    }
+    return command->run(argc - 1, argv + 1);
+}
+
+int main(int argc, char **argv)
+{
+    int status = run(argc, argv);
+
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        fprintf(stderr, "kvstore: cannot write to standard output: %s\n", strerror(errno));
+        return status != 0 ? status : 1;
+    }
+    return status;
+}

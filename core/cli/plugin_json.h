@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plugin_json.h - a plugin as JSON, for `list` and `info`: its manifest's members under the manifest's
+ * names, and state, reason, fix, the manifest's path, and found for each library required. */
+#ifndef KVS_CLI_PLUGIN_JSON_H
+#define KVS_CLI_PLUGIN_JSON_H
+
+#include "json.h"
+
+#include <kvstore/plugins.h>
+
+/* `name` of the member that it becomes, or NULL. */
+void cli_plugin_json(json_t *json, const char *name, const kvs_plugin_info_t *plugin);
+
+#endif
