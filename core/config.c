@@ -215,9 +215,11 @@ static kvs_status_t check_names(const kvs_config_t *config, const kvs_option_t *
         kvsi_near_t near = KVSI_NEAR_INIT(options[i].name == NULL ? "" : options[i].name);
         bool known = false;
 
-        if (options[i].name == NULL || options[i].value == NULL) {
-            return kvs_fail(KVS_ERR_ARGUMENT, "option %zu has no %s", i,
-                            options[i].name == NULL ? "name" : "value");
+        if (options[i].name == NULL) {
+            return kvs_fail(KVS_ERR_ARGUMENT, "option %zu has no name", i);
+        }
+        if (options[i].value == NULL) {
+            return kvs_fail(KVS_ERR_ARGUMENT, "option \"%.80s\" has no value", options[i].name);
         }
         for (size_t s = FIRST_STORE_OPTION; s < config->n; s++) {
             known |= strcmp(config->settings[s].info->name, options[i].name) == 0;

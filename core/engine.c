@@ -91,18 +91,29 @@ static void forget_key(kvsi_op_t *op, kvs_group_t *group)
     pthread_mutex_unlock(&store->lock);
 }
 
-/* Whether the op's keys are still there: an init that was issued before may have failed since. */
-static kvs_status_t check_live(kvsi_op_t *op, const kvs_group_t *group)
-{
-    bool live;
-    kvs_key_t key = kvsi_key_of(group->key);
+static kvsi_op_t *take_debt_locked(kvs_store_t *store, const kvs_group_t *groups, size_t n_groups);
+static kvs_status_t tell(kvsi_op_t *debt, const char *what);
 
-    pthread_mutex_lock(&op->store->lock);
+/* What an op that waited behind others finds out when its turn comes: they may have failed, and their
+ * error may be owed to it. */
+static kvs_status_t check_late(kvsi_op_t *op, const kvs_group_t *group)
+{
+    kvs_store_t *store = op->store;
+    kvs_key_t key = kvsi_key_of(group->key);
+    const char *verb = kvsi_verb_name((kvs_verb_t)op->pub.verb);
+    kvsi_op_t *debt;
+    bool live;
+
+    pthread_mutex_lock(&store->lock);
+    debt = take_debt_locked(store, group, 1);
     live = key_of(group)->live;
-    pthread_mutex_unlock(&op->store->lock);
+    pthread_mutex_unlock(&store->lock);
+    if (debt != NULL) {
+        return tell(debt, verb);
+    }
     return live ? KVS_OK
                 : kvs_fail(KVS_ERR_NOT_FOUND, "%s: key %s was never initialised: its init failed",
-                           kvsi_verb_name((kvs_verb_t)op->pub.verb), KVSI_KEY_TEXT(&key));
+                           verb, KVSI_KEY_TEXT(&key));
 }
 
 static void trace_group(int64_t begun, const kvsi_op_t *op, const kvs_group_t *group)
@@ -127,7 +138,7 @@ static void run_groups(kvsi_op_t *op, size_t first, size_t n)
         part.groups = group;
         part.n_groups = step;
         for (size_t i = g; op->late && i < g + step && status == KVS_OK; i++) {
-            status = check_live(op, &op->pub.groups[i]);
+            status = check_late(op, &op->pub.groups[i]);
         }
         if (status == KVS_OK && atomic_load_explicit(&op->store->cancelled, memory_order_relaxed)) {
             status = kvs_fail(KVS_ERR_CANCELLED, "%s: the store was cancelled",
@@ -526,15 +537,15 @@ static kvs_status_t wait_for_backend(kvsi_op_t *op)
 
 /* ---- The whole way --------------------------------------------------------------------------------- */
 
-/* Take the oldest debt on one of the op's keys off the list. */
-static kvsi_op_t *take_debt_of_keys_locked(const kvsi_op_t *op)
+/* Take the oldest debt on the key of one of these groups off the list. */
+static kvsi_op_t *take_debt_locked(kvs_store_t *store, const kvs_group_t *groups, size_t n_groups)
 {
-    for (kvsi_op_t **link = &op->store->debts; *link != NULL; link = &(*link)->next) {
+    for (kvsi_op_t **link = &store->debts; *link != NULL; link = &(*link)->next) {
         kvsi_op_t *debt = *link;
 
         for (size_t d = 0; d < debt->pub.n_groups; d++) {
-            for (size_t g = 0; g < op->pub.n_groups; g++) {
-                if (debt->pub.groups[d].key == op->pub.groups[g].key) {
+            for (size_t g = 0; g < n_groups; g++) {
+                if (debt->pub.groups[d].key == groups[g].key) {
                     *link = debt->next;
                     return debt;
                 }
@@ -631,7 +642,7 @@ static kvs_status_t issue(kvsi_op_t *op, const kvsi_request_t *request)
     pthread_mutex_lock(&store->lock);
     status = kvsi_op_resolve_locked(op, request);
     if (status == KVS_OK) {
-        debt = take_debt_of_keys_locked(op);
+        debt = take_debt_locked(store, op->pub.groups, op->pub.n_groups);
         if (debt != NULL) {
             kvsi_op_revert_locked(op);
         }

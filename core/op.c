@@ -78,7 +78,8 @@ static kvs_status_t check_one_value_a_key(const kvsi_request_t *request)
         size_t n = arrays_of_key(request->values, request->n_keys, i);
 
         if (n != 1) {
-            return kvs_fail(KVS_ERR_ARGUMENT, "%s: key %s has %zu values; one is accepted",
+            return kvs_fail(KVS_ERR_EXISTS,
+                            "%s: duplicate init of key %s: it has %zu values; one is accepted",
                             kvsi_verb_name(request->verb), KVSI_KEY_TEXT(&request->keys[i]), n);
         }
     }
@@ -556,6 +557,21 @@ static kvs_status_t check_support(const kvsi_op_t *op, const expectation_t *want
     return KVS_OK;
 }
 
+/* A pull gives rows only where the call asks for them and the key has them. */
+static kvs_status_t check_storage_of_out(const kvsi_op_t *op, const expectation_t *want,
+                                         const kvs_group_t *group, size_t index)
+{
+    bool keep = (op->pub.flags & KVS_OP_KEEP_SPARSE) != 0;
+
+    if (group->outs[index].rows == NULL || op->pub.verb == KVS_VERB_ROW_SPARSE_PULL ||
+        (keep && group->key->row_sparse)) {
+        return KVS_OK;
+    }
+    return kvs_fail(KVS_ERR_STORAGE, "%s: key %s: out %zu is row-sparse%s; use row_sparse_pull",
+                    want->verb, KVSI_KEY_TEXT(&want->key), index,
+                    keep ? ", but the key is dense" : "");
+}
+
 static kvs_status_t check_group(const kvsi_op_t *op, const kvs_group_t *group, bool made)
 {
     const kvs_tensor_t *first = group->n_values > 0 ? &group->values[0] : &group->outs[0];
@@ -573,7 +589,10 @@ static kvs_status_t check_group(const kvsi_op_t *op, const kvs_group_t *group, b
         }
     }
     for (size_t i = 0; i < group->n_outs && status == KVS_OK; i++) {
-        status = check_support(op, &want, &group->outs[i]);
+        status = check_storage_of_out(op, &want, group, i);
+        if (status == KVS_OK) {
+            status = check_support(op, &want, &group->outs[i]);
+        }
         if (status == KVS_OK) {
             status = check_array(&want, &group->outs[i], "out", i, true);
         }

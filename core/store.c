@@ -387,7 +387,7 @@ kvs_status_t kvs_store_close(kvs_store_t *store)
 
 kvs_status_t kvs_store_wait_all(kvs_store_t *store, int64_t timeout_ms)
 {
-    kvs_status_t status = kvsi_store_enter_waiting(store, "wait_all");
+    kvs_status_t status = kvsi_store_enter(store, "wait_all");
 
     if (status == KVS_OK) {
         status = kvsi_engine_drain(
@@ -689,7 +689,7 @@ kvs_status_t kvs_store_num_workers(kvs_store_t *store, int *ret_num_workers)
 
 kvs_status_t kvs_store_local_rank(kvs_store_t *store, int *ret_local_rank)
 {
-    kvs_status_t status = enter_reading(store, "local_rank");
+    kvs_status_t status = kvsi_store_enter_waiting(store, "local_rank");
 
     return status != KVS_OK
                ? status
@@ -698,7 +698,7 @@ kvs_status_t kvs_store_local_rank(kvs_store_t *store, int *ret_local_rank)
 
 kvs_status_t kvs_store_is_recovery(kvs_store_t *store, int *ret_recovery)
 {
-    kvs_status_t status = enter_reading(store, "is_recovery");
+    kvs_status_t status = kvsi_store_enter_waiting(store, "is_recovery");
 
     return status != KVS_OK
                ? status
@@ -738,7 +738,7 @@ kvs_status_t kvs_store_is_capable(kvs_store_t *store, const char *capability, in
 kvs_status_t kvs_store_supports(kvs_store_t *store, kvs_dtype_t dtype, kvs_device_t device,
                                 int *ret_supported)
 {
-    kvs_status_t status = enter_reading(store, "supports");
+    kvs_status_t status = kvsi_store_enter_waiting(store, "supports");
     int index = kvs_dtype_index(dtype), has_device = 0;
 
     if (status != KVS_OK) {
@@ -756,7 +756,7 @@ kvs_status_t kvs_store_supports(kvs_store_t *store, kvs_dtype_t dtype, kvs_devic
 
 kvs_status_t kvs_store_stats(kvs_store_t *store, kvs_stats_t *ret_stats)
 {
-    kvs_status_t status = enter_reading(store, "stats");
+    kvs_status_t status = kvsi_store_enter_waiting(store, "stats");
     uint32_t size;
 
     if (status != KVS_OK) {
