@@ -76,9 +76,9 @@ static size_t utf8_length(const unsigned char *c)
     return 0;
 }
 
-static kvs_status_t check_text(const kvs_key_t *key)
+kvs_status_t kvsi_key_check(const kvs_key_t *key)
 {
-    size_t len = strnlen(key->str, KVS_KEY_MAX_BYTES + 1);
+    size_t len = key->str == NULL ? 0 : strnlen(key->str, KVS_KEY_MAX_BYTES + 1);
 
     if (len > KVS_KEY_MAX_BYTES) {
         return kvs_fail(KVS_ERR_ARGUMENT, "key %s is longer than %d bytes", KVSI_KEY_TEXT(key),
@@ -156,17 +156,15 @@ kvs_status_t kvsi_keys_add(kvsi_keys_t *keys, const kvs_key_t *key, kvsi_key_t *
 {
     uint64_t hash = hash_of(key);
     kvsi_key_t **slot, *made;
+    kvs_status_t status;
 
     if (keys->n_slots > 0 && *(slot = slot_of(keys, key, hash)) != NULL) {
         *ret_key = *slot;
         return KVS_OK;
     }
-    if (key->str != NULL) {
-        kvs_status_t status = check_text(key);
-
-        if (status != KVS_OK) {
-            return status;
-        }
+    status = kvsi_key_check(key);
+    if (status != KVS_OK) {
+        return status;
     }
     if ((2 * (keys->n_used + 1) > keys->n_slots && !grow(keys)) ||
         (made = new_key(keys, key, hash)) == NULL) {

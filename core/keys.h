@@ -36,9 +36,11 @@ typedef struct kvsi_keys {
     size_t state_bytes;   /* of the backend, for each key */
 } kvsi_keys_t;
 
+/* ERR_ARGUMENT: a string that is not UTF-8, or too long. */
+kvs_status_t kvsi_key_check(const kvs_key_t *key);
 /* NULL if it was never added. */
 kvsi_key_t *kvsi_keys_find(const kvsi_keys_t *keys, const kvs_key_t *key);
-/* Find or make the entry; not live when new. ERR_ARGUMENT: not UTF-8, or too long. */
+/* Find or make the entry; not live when new. Fails as kvsi_key_check. */
 kvs_status_t kvsi_keys_add(kvsi_keys_t *keys, const kvs_key_t *key, kvsi_key_t **ret_key);
 /* Raise or lower; the first live key decides the kind, the last one to go frees it. */
 void kvsi_keys_set_live(kvsi_keys_t *keys, kvsi_key_t *key, bool live);

@@ -371,8 +371,11 @@ static kvs_status_t add_key(kvsi_op_t *op, const kvsi_request_t *request, size_t
             return status;
         }
     } else if (known == NULL || !known->live) {
-        return kvs_fail(KVS_ERR_NOT_FOUND, "%s: key %s was never initialised; init it first",
-                        kvsi_verb_name(request->verb), KVSI_KEY_TEXT(key));
+        status = kvsi_key_check(key);
+        return status != KVS_OK
+                   ? status
+                   : kvs_fail(KVS_ERR_NOT_FOUND, "%s: key %s was never initialised; init it first",
+                              kvsi_verb_name(request->verb), KVSI_KEY_TEXT(key));
     }
     known->mark = op->pub.sequence;
     known->mark_group = op->pub.n_groups;
