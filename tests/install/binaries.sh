@@ -37,8 +37,8 @@ exported "$library" >"$work/exported"
 if ! diff -u "$(dirname "$0")/exports.txt" "$work/exported"; then
     complain "libkvstore's symbols (+) are not those of tests/install/exports.txt (-)"
 fi
-for header in kvstore plugins; do
-    printf '#include <kvstore/%s.h>\n' "$header" |
+for header in "$source"/core/include/kvstore/*.h; do
+    printf '#include <kvstore/%s>\n' "${header##*/}" |
         "$cc" -E -P -I "$source/core/include" -I "$source/sdk/include" -
 done | tr '\n' ' ' | tr ';' '\n' |
     sed -n 's/.*visibility("default")))[^(]*[ *]\(kvs_[a-z0-9_]*\) *(.*/\1/p' |
