@@ -34,7 +34,8 @@ typedef struct work {
     size_t n_written;
     const kvs_tensor_t *outs; /* those of another dtype are converted to */
     size_t n_outs;
-    int stream; /* write past the caches */
+    int stream;      /* write past the caches */
+    const void *sum; /* of the values, where it is needed as a whole */
 } work_t;
 
 /* ---- A piece of the work, on any thread ------------------------------------------------------------ */
@@ -134,15 +135,19 @@ static void run(const kvs_hoststore_t *host, work_t *work)
     }
 }
 
-static const void *sum_of_values(const work_t *work)
+/* Leave one value: the sum of all. */
+static void sum_whole(work_t *work)
 {
     const kvs_provider_t *cpu = kvs_cpu_provider();
 
     if (work->n_values == 1) {
-        return work->values[0];
+        work->sum = work->values[0];
+    } else {
+        cpu->sum(work->dtype, work->n_elems, work->values, work->n_values, &work->key->merge, 1);
+        work->sum = work->key->merge;
     }
-    cpu->sum(work->dtype, work->n_elems, work->values, work->n_values, &work->key->merge, 1);
-    return work->key->merge;
+    work->values = &work->sum;
+    work->n_values = 1;
 }
 
 /* The merge buffer, if the sum is needed as a whole and is not one of the values. */
@@ -177,7 +182,7 @@ static kvs_status_t call_updater(const kvs_hoststore_t *host, const kvs_key_entr
                                  const work_t *work)
 {
     kvs_key_t name = {key->name, key->number};
-    kvs_tensor_t value = view_of(key, sum_of_values(work));
+    kvs_tensor_t value = view_of(key, work->sum);
     kvs_tensor_t stored = view_of(key, work->key->weight);
     kvs_status_t status = host->updater(&name, &value, &stored, host->updater_arg);
 
@@ -196,6 +201,7 @@ static kvs_status_t run_updater(const kvs_hoststore_t *host, const kvs_key_entry
     if (status != KVS_OK) {
         return name_key(status, key);
     }
+    sum_whole(work);
     status = call_updater(host, key, work);
     if (status == KVS_OK && work->n_outs > 0) {
         work->n_values = 0;
@@ -210,7 +216,6 @@ static kvs_status_t run_optimizer(const kvs_hoststore_t *host, const kvs_group_t
     kvs_hoststore_group_t *issued = group->state;
     int needs_whole = kvs_opt_needs_whole(host->opt);
     kvs_status_t status = needs_whole ? make_merge(work) : KVS_OK;
-    const void *grad;
 
     if (status == KVS_OK) {
         status = kvs_opt_begin(host->opt, &work->key->opt, group->key, work->key->weight);
@@ -221,10 +226,8 @@ static kvs_status_t run_optimizer(const kvs_hoststore_t *host, const kvs_group_t
     work->opt = host->opt;
     work->update = &issued->update;
     if (needs_whole) {
-        grad = sum_of_values(work);
-        work->values = &grad;
-        work->n_values = 1;
-        kvs_opt_prepare(host->opt, &work->key->opt, work->dtype, work->n_elems, grad,
+        sum_whole(work);
+        kvs_opt_prepare(host->opt, &work->key->opt, work->dtype, work->n_elems, work->sum,
                         work->key->weight, &issued->update);
     }
     run(host, work);
