@@ -74,9 +74,11 @@ kvs_status_t inflow_open(const char *path, inflow_t *ret_inflow)
     }
     snprintf(packed_path, sizeof(packed_path), "%s.gz", path);
     packed = open(packed_path, O_RDONLY | O_CLOEXEC);
+    if (packed < 0 && errno == ENOENT) {
+        return kvs_fail(KVS_ERR_NOT_FOUND, "%s: no such file, nor one with .gz", path);
+    }
     if (packed < 0) {
-        return kvs_fail(errno == ENOENT ? KVS_ERR_NOT_FOUND : KVS_ERR_IO, "%s: %s", packed_path,
-                        strerror(errno));
+        return kvs_fail(KVS_ERR_IO, "%s: %s", packed_path, strerror(errno));
     }
     status = open_packed(packed, path, ret_inflow);
     close(packed);

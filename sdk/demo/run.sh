@@ -86,7 +86,7 @@ if [ -n "$missing" ]; then
     install_missing
 fi
 configure_and_build
-step "running kvstore-demo $*"
+step "running kvstore-demo${*:+ $*}"
 status=0
 "$build/bin/kvstore-demo" "$@" || status=$?
 elapsed=$(($(date +%s) - started))

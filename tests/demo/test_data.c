@@ -29,7 +29,7 @@ static void missing_files_name_the_package_and_the_option(void)
     dataset_t set;
 
     KT_FAIL(dataset_load("/nowhere", "train", &set), KVS_ERR_NOT_FOUND,
-            "/nowhere/train-images-idx3-ubyte.gz: ");
+            "/nowhere/train-images-idx3-ubyte: no such file");
     KT_HAS(kvs_last_error(), "dataset-fashion-mnist");
     KT_HAS(kvs_last_error(), "--data");
 }

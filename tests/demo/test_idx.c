@@ -106,7 +106,8 @@ static void a_missing_file_is_named(void)
 {
     idx_t idx;
 
-    KT_FAIL(idx_read("/nowhere/at-all", 2, &idx), KVS_ERR_NOT_FOUND, "/nowhere/at-all.gz: ");
+    KT_FAIL(idx_read("/nowhere/at-all", 2, &idx), KVS_ERR_NOT_FOUND,
+            "/nowhere/at-all: no such file, nor one with .gz");
 }
 
 static void a_directory_is_an_error_of_reading(void)
