@@ -42,6 +42,15 @@ static const command_t commands[] = {
      "  --json   one object, the plugin\n"
      "\n" PLUGIN_MEMBERS,
      cmd_info},
+    {"config", "[--json]", "every setting, its value, and where it came from",
+     "Settings come from options of create, else variables KVSTORE_NAME, else the configuration\n"
+     "files (/etc/kvstore/kvstore.conf, then $XDG_CONFIG_HOME/kvstore/kvstore.conf, whose entries\n"
+     "count more), else their defaults. A line of a file is `name = value`. Shown is what a store\n"
+     "created without options would get; the exit status is 1 if create would refuse a value.\n"
+     "\n"
+     "  --json   one object: settings, an array of {owner, name, type, value, origin, default, doc,\n"
+     "           error}\n",
+     cmd_config},
     {"conformance", "NAME [--list] [--device cpu|cuda]", "hold a backend against the contract",
      "Runs the rules that every backend keeps against backend NAME, a line for each rule. The "
      "last\n"
