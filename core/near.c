@@ -44,6 +44,7 @@ void kvsi_near_offer(kvsi_near_t *near, const char *name)
 {
     int distance = kvsi_near_distance(near->wanted, name);
     int limit = strlen(near->wanted) < 4 ? 1 : 2 + (strlen(near->wanted) > 10);
+    char piece[sizeof(near->text)];
     size_t used;
 
     if (distance > limit || distance > near->best) {
@@ -54,8 +55,10 @@ void kvsi_near_offer(kvsi_near_t *near, const char *name)
         near->text[0] = '\0';
     }
     used = strlen(near->text);
-    snprintf(near->text + used, sizeof(near->text) - used, "%s\"%s\"",
-             used == 0 ? "; did you mean " : " or ", name);
+    snprintf(piece, sizeof(piece), "%s\"%s\"", used == 0 ? "; did you mean " : " or ", name);
+    if (used + strlen(piece) < sizeof(near->text)) {
+        strcpy(near->text + used, piece);
+    }
 }
 
 const char *kvsi_near_text(const kvsi_near_t *near)

@@ -16,7 +16,8 @@ typedef struct kvsi_near {
         .wanted = (name), .text = "", .best = 100                                                  \
     }
 
-/* Take `name` into account: kept if it is as near as the nearest so far, or nearer. */
+/* Take `name` into account: kept if it is as near as the nearest so far, or nearer, and if there is
+ * room for it. */
 void kvsi_near_offer(kvsi_near_t *near, const char *name);
 /* What to put behind a message: begins with "; ", or is empty. */
 const char *kvsi_near_text(const kvsi_near_t *near);
