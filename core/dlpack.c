@@ -157,7 +157,7 @@ kvs_status_t kvs_dlpack_give(const kvs_tensor_t *tensor, int versioned, void (*r
     if (tensor->rows != NULL) {
         return kvs_fail(KVS_ERR_STORAGE, "dlpack_give: DLPack has no row-sparse arrays");
     }
-    status = kvsi_tensor_check(tensor, "array", 0, &no_key, &size);
+    status = kvsi_tensor_check(tensor, "array", 0, &no_key, false, &size);
     if (status != KVS_OK) {
         return status;
     }

@@ -221,7 +221,7 @@ size_t kvsi_op_bytes(const kvs_store_t *store, const kvsi_request_t *request, bo
 
 /* Check and copy the arrays of one list behind `to`, and add up their bytes. */
 static kvs_status_t copy_tensors(const kvsi_request_t *request, const kvs_arrays_t *arrays,
-                                 const char *what, kvs_tensor_t *to, int64_t **dims,
+                                 const char *what, bool is_out, kvs_tensor_t *to, int64_t **dims,
                                  uint64_t *ret_bytes)
 {
     size_t at = 0;
@@ -233,7 +233,7 @@ static kvs_status_t copy_tensors(const kvsi_request_t *request, const kvs_arrays
             kvs_status_t status;
 
             *tensor = arrays->tensors[at];
-            status = kvsi_tensor_check(tensor, what, at, &request->keys[i], &size);
+            status = kvsi_tensor_check(tensor, what, at, &request->keys[i], is_out, &size);
             if (status != KVS_OK) {
                 return status;
             }
@@ -275,12 +275,12 @@ kvs_status_t kvsi_op_make(kvs_store_t *store, const kvsi_request_t *request, voi
         op->pub.flags = (request->call->flags & KVS_CALL_KEEP_SPARSE) != 0 ? KVS_OP_KEEP_SPARSE : 0;
     }
     if (request->values != NULL) {
-        status =
-            copy_tensors(request, request->values, "value", op->tensors, &dims, &op->bytes_read);
+        status = copy_tensors(request, request->values, "value", false, op->tensors, &dims,
+                              &op->bytes_read);
     }
     if (status == KVS_OK && request->outs != NULL) {
-        status = copy_tensors(request, request->outs, "out", op->tensors + op->n_values, &dims,
-                              &op->bytes_written);
+        status = copy_tensors(request, request->outs, "out", true, op->tensors + op->n_values,
+                              &dims, &op->bytes_written);
     } else if (status == KVS_OK && op->n_outs > 0) {
         memcpy(op->tensors + op->n_values, op->tensors, op->n_values * sizeof(kvs_tensor_t));
         op->bytes_written = op->bytes_read;
@@ -288,7 +288,7 @@ kvs_status_t kvsi_op_make(kvs_store_t *store, const kvsi_request_t *request, voi
     if (status == KVS_OK && request->row_ids != NULL) {
         uint64_t unused = 0;
 
-        status = copy_tensors(request, request->row_ids, "row id array",
+        status = copy_tensors(request, request->row_ids, "row id array", false,
                               op->tensors + op->n_values + op->n_outs, &dims, &unused);
     }
     if (status != KVS_OK) {

@@ -181,17 +181,22 @@ static kvs_status_t check_data(const kvs_tensor_t *tensor, const char *what, siz
     return KVS_OK;
 }
 
-static kvs_status_t check_rows(const kvs_tensor_t *tensor, const char *what, size_t index,
-                               const kvs_key_t *key)
+/* How many rows `data` holds: what else stands in the struct is not the caller's to set. */
+static int64_t n_rows_of(const kvs_tensor_t *tensor, bool is_out)
 {
-    const kvs_rows_t *rows = tensor->rows;
+    return is_out ? tensor->rows->capacity : tensor->rows->n_rows;
+}
+
+static kvs_status_t check_rows(const kvs_tensor_t *tensor, const char *what, size_t index,
+                               const kvs_key_t *key, bool is_out)
+{
+    int64_t n_rows = n_rows_of(tensor, is_out);
 
     if (tensor->ndim < 1) {
         return kvs_fail(KVS_ERR_SHAPE, "key %s: %s %zu is row-sparse but has no dimension of rows",
                         KVSI_KEY_TEXT(key), what, index);
     }
-    if (rows->n_rows < 0 || rows->capacity < 0 ||
-        (rows->ids == NULL && (rows->n_rows > 0 || rows->capacity > 0))) {
+    if (n_rows < 0 || (n_rows > 0 && tensor->rows->ids == NULL)) {
         return kvs_fail(KVS_ERR_ARGUMENT,
                         "key %s: the row ids of %s %zu are NULL or their number is negative",
                         KVSI_KEY_TEXT(key), what, index);
@@ -200,15 +205,15 @@ static kvs_status_t check_rows(const kvs_tensor_t *tensor, const char *what, siz
 }
 
 kvs_status_t kvsi_tensor_check(const kvs_tensor_t *tensor, const char *what, size_t index,
-                               const kvs_key_t *key, kvsi_size_t *ret_size)
+                               const kvs_key_t *key, bool is_out, kvsi_size_t *ret_size)
 {
     kvsi_size_t size = {0, 0};
-    int64_t row_elems, n_rows;
+    int64_t row_elems;
     int64_t bytes = tensor->dtype.bits / 8;
     kvs_status_t status = check_layout(tensor, what, index, key);
 
     if (status == KVS_OK && tensor->rows != NULL) {
-        status = check_rows(tensor, what, index, key);
+        status = check_rows(tensor, what, index, key, is_out);
     }
     if (status != KVS_OK) {
         return status;
@@ -221,10 +226,8 @@ kvs_status_t kvsi_tensor_check(const kvs_tensor_t *tensor, const char *what, siz
                         KVSI_SHAPE_TEXT(tensor->shape, tensor->ndim));
     }
     if (tensor->rows != NULL) {
-        n_rows = tensor->rows->n_rows > tensor->rows->capacity ? tensor->rows->n_rows
-                                                               : tensor->rows->capacity;
         if (!count_elems(tensor, 1, bytes, &row_elems) ||
-            __builtin_mul_overflow(row_elems, n_rows, &size.n_elems) ||
+            __builtin_mul_overflow(row_elems, n_rows_of(tensor, is_out), &size.n_elems) ||
             __builtin_mul_overflow(size.n_elems, bytes, &size.n_bytes)) {
             return kvs_fail(KVS_ERR_ARGUMENT, "key %s: %s %zu lists more rows than fit in memory",
                             KVSI_KEY_TEXT(key), what, index);

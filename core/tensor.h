@@ -5,6 +5,8 @@
 
 #include <kvstore/kvstore.h>
 
+#include <stdbool.h>
+
 #define KVSI_MAX_NDIM 32
 
 typedef struct kvsi_size {
@@ -13,9 +15,10 @@ typedef struct kvsi_size {
 } kvsi_size_t;
 
 /* Shape, dtype, strides, alignment and data of a dense or row-sparse array; `what` ("value 2") and
- * `key` name it in the text. `ret_size` counts the elements that `data` holds. */
+ * `key` name it in the text. `ret_size` counts the elements that `data` holds: of a row-sparse out
+ * those of its capacity, of a value those of its rows. */
 kvs_status_t kvsi_tensor_check(const kvs_tensor_t *tensor, const char *what, size_t index,
-                               const kvs_key_t *key, kvsi_size_t *ret_size);
+                               const kvs_key_t *key, bool is_out, kvsi_size_t *ret_size);
 
 int kvsi_shape_equal(const int64_t *a, int32_t a_ndim, const int64_t *b, int32_t b_ndim);
 /* "(2, 3)", "(4,)", "()"; cut with "..." where it does not fit. Gives `text`. */
