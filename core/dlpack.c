@@ -29,11 +29,12 @@ typedef struct dl_versioned {
     uint32_t major, minor;
     void *context;
     void (*deleter)(struct dl_versioned *self);
-    uint64_t flags; /* 1: read-only */
+    uint64_t flags; /* DL_READ_ONLY and others */
     dl_tensor_t tensor;
 } dl_versioned_t;
 
-#define DL_MAJOR 1
+#define DL_MAJOR     1
+#define DL_READ_ONLY ((uint64_t)1)
 
 struct kvs_dlpack {
     atomic_size_t refs; /* acquire-release: the last holder must see the others' use of the data */
@@ -88,6 +89,12 @@ void kvsi_dlpack_unref(kvs_dlpack_t *taken)
         taken->versioned->deleter(taken->versioned);
     }
     free(taken);
+}
+
+bool kvsi_dlpack_is_read_only(const kvs_dlpack_t *taken)
+{
+    return taken != NULL && taken->versioned != NULL &&
+           (taken->versioned->flags & DL_READ_ONLY) != 0;
 }
 
 void kvs_dlpack_release(kvs_tensor_t *tensor)

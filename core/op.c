@@ -599,6 +599,12 @@ static kvs_status_t check_group(const kvsi_op_t *op, const kvs_group_t *group, b
         if (status == KVS_OK) {
             status = check_array(&want, &group->outs[i], "out", i, true);
         }
+        if (status == KVS_OK && kvsi_dlpack_is_read_only(group->outs[i].owner)) {
+            status = kvs_fail(KVS_ERR_ARGUMENT,
+                              "%s: key %s: out %zu is read-only, says its DLPack tensor; pass one "
+                              "that may be written",
+                              want.verb, KVSI_KEY_TEXT(&want.key), i);
+        }
     }
     return status;
 }

@@ -154,7 +154,8 @@ typedef struct kvs_tensor {
 
 /* Take over `managed`, a DLManagedTensor (versioned 0) or DLManagedTensorVersioned (versioned 1) of DLPack: its
  * deleter runs exactly once, after kvs_dlpack_release and after every operation that was given the tensor has completed.
- * `ret_tensor` views its memory. ERR_ARGUMENT: NULL, or a major version other than 1; the deleter has not run. */
+ * `ret_tensor` views its memory; what is flagged read-only is refused as an out. ERR_ARGUMENT: NULL, or a major version
+ * other than 1; the deleter has not run. */
 KVS_API kvs_status_t kvs_dlpack_take(void *managed, int versioned, kvs_tensor_t *ret_tensor);
 /* Give up one's own hold on a taken tensor's memory; `tensor` is emptied. NULL and empty tensors do nothing. */
 KVS_API void kvs_dlpack_release(kvs_tensor_t *tensor);
