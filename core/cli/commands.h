@@ -10,6 +10,7 @@
 #include <kvstore/kvstore.h>
 
 int cmd_config(int argc, char **argv);
+int cmd_bench(int argc, char **argv);
 int cmd_conformance(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_list(int argc, char **argv);

@@ -59,6 +59,44 @@ static const command_t commands[] = {
      "  --list     name the rules, run none\n"
      "  --device   only arrays on that device type; default: every one that is available\n",
      cmd_conformance},
+    {"bench", "WORKLOAD... [--backend NAME] [--pushpull] [--json]", "measure a backend",
+     "Measures the workloads on a backend (local), and, for W1, W3 and W7, the machine's memory in\n"
+     "the same run: compare rows of one run only, as ratios. All arrays are float32; times are of a\n"
+     "call, the median of samples of at least 100 us after three calls to warm up.\n"
+     "\n"
+     "  --pushpull   also with pushpull in place of push and pull: rows ..._pushpull_...\n"
+     "  --json       a line of JSON a row\n"
+     "\n"
+     "Workloads and their rows:\n"
+     "  W1  one key of 4 KiB, 256 KiB, 4 MiB, 64 MiB: push k arrays, pull into k\n"
+     "        W1_k2, W1_k4\n"
+     "  W2  1,000 keys of 1 KiB: push all, pull all, in lists or one by one; k arrays a key\n"
+     "        W2_listcall, W2_percall, W2_listcall_k2, W2_percall_k2\n"
+     "  W3  the 161 tensors of ResNet-50 (102 MB), two arrays and two outs each: each key with\n"
+     "      events and its priority, then one wait; or in lists; or with SGD in the store as well\n"
+     "        W3_k2, W3_list_k2, W3_k2_sgdmom, W3_list_k2_sgdmom\n"
+     "  W7  an optimizer in the store: push of one array of 25.6 million floats\n"
+     "        W7_sgdmom, W7_adam: GBps counts gradient, states and weight, read and written\n"
+     "  W8  a fresh process, to its first push and pull of 4 KiB, and its resident memory\n"
+     "        W8_startup_first_pushpull\n"
+     "        W8_rss_base: size_bytes is resident memory then\n"
+     "        W8_rss_100MB_init, W8_rss_100MB_after_k2: rss_ratio is growth, once 25 keys of 4 MB\n"
+     "        are stored, and once each was pushed and pulled, over their 100 MB\n"
+     "  The machine: memcpy and triad (a = b + 3c), on one thread and on as many as stores work\n"
+     "  with; _nt writes past the caches, _huge lies on huge pages\n"
+     "\n"
+     "Members of a row:\n"
+     "  peer, backend             \"kvstore\" and the backend, or \"machine\"\n"
+     "  workload, size_bytes, keys\n"
+     "  procs                     threads, of the machine's rows and W7; else 1\n"
+     "  median_s, min_s, max_s    seconds a call; samples is how many were taken\n"
+     "  GBps                      payload over time; memory touched, of the machine's rows and W7\n"
+     "  of_triad                  the least memory traffic of the call over its time, as part of the\n"
+     "                            machine's fastest triad of that size; null where there is none\n"
+     "\n"
+     "KVSTORE_THREADS=N sets the threads of the store. KVSTORE_BENCH_QUICK=1 makes a short run with\n"
+     "small arrays, which shows that it works and measures nothing.\n",
+     cmd_bench},
 };
 
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
