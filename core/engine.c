@@ -253,6 +253,7 @@ static void after_end(kvsi_op_t *op)
 {
     kvs_store_t *store = op->store;
 
+    kvsi_op_release_arrays(op);
     if (op->calls_back) {
         kvsi_callback_begin();
         op->event.callback(op->event.status, op->event.text == NULL ? "" : op->event.text,

@@ -302,17 +302,23 @@ kvs_status_t kvsi_op_make(kvs_store_t *store, const kvsi_request_t *request, voi
     return KVS_OK;
 }
 
+void kvsi_op_release_arrays(kvsi_op_t *op)
+{
+    size_t n = op->on_heap ? op->n_values + op->n_outs + op->n_row_ids : 0;
+
+    for (size_t i = 0; i < n; i++) {
+        kvsi_dlpack_unref(op->tensors[i].owner);
+        op->tensors[i].owner = NULL;
+    }
+}
+
 void kvsi_op_release(kvsi_op_t *op)
 {
+    kvsi_op_release_arrays(op);
     free(op->regrouped);
     free(op->out_index);
     free(op->event.text);
     if (op->on_heap) {
-        size_t n = op->n_values + op->n_outs + op->n_row_ids;
-
-        for (size_t i = 0; i < n; i++) {
-            kvsi_dlpack_unref(op->tensors[i].owner);
-        }
         free(op);
     }
 }

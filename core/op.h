@@ -89,6 +89,8 @@ kvs_status_t kvsi_op_resolve_locked(kvsi_op_t *op, const kvsi_request_t *request
 void kvsi_op_revert_locked(kvsi_op_t *op);
 /* Set KVS_OP_SHARED where arrays of the call share memory in a way that order decides. */
 kvs_status_t kvsi_op_find_shared(kvsi_op_t *op);
+/* Give up the hold on what the arrays were taken from: the op has ended. */
+void kvsi_op_release_arrays(kvsi_op_t *op);
 /* Free what an op holds, and itself if it is on the heap. */
 void kvsi_op_release(kvsi_op_t *op);
 
