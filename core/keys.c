@@ -147,7 +147,7 @@ static kvsi_key_t *new_key(kvsi_keys_t *keys, const kvs_key_t *key, uint64_t has
     }
     made->hash = hash;
     made->entry.name = made->name;
-    made->entry.number = key->str == NULL ? key->num : keys->next_number++;
+    made->entry.number = key->str == NULL ? key->num : -1;
     made->entry.ndim = -1;
     return made;
 }
@@ -187,6 +187,11 @@ void kvsi_keys_set_live(kvsi_keys_t *keys, kvsi_key_t *key, bool live)
         keys->kind = KVSI_KEYS_NONE;
     } else if (live) {
         keys->kind = key->name == NULL ? KVSI_KEYS_INT : KVSI_KEYS_STR;
+    }
+    if (key->name != NULL && live) {
+        key->entry.number = keys->next_number++;
+    } else if (key->name != NULL && key->entry.number == keys->next_number - 1) {
+        keys->next_number--;
     }
 }
 

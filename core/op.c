@@ -678,7 +678,7 @@ kvs_status_t kvsi_op_resolve_locked(kvsi_op_t *op, const kvsi_request_t *request
 
 void kvsi_op_revert_locked(kvsi_op_t *op)
 {
-    for (size_t g = 0; g < op->pub.n_groups; g++) {
+    for (size_t g = op->pub.n_groups; g-- > 0;) { /* so that strings give back all their numbers */
         if (op->made[g]) {
             kvsi_keys_set_live(&op->store->keys, key_of(&op->pub.groups[g]), false);
         }
