@@ -6,7 +6,7 @@
 #include "claims.h"
 #include "compat.h"
 #include "descriptor.h"
-#include "elf.h"
+#include "elfcheck.h"
 #include "host.h"
 #include "log.h"
 #include "verdict.h"
@@ -244,8 +244,13 @@ const kvs_plugin_t *kvsi_loader_load(kvsi_arena_t *arena, kvs_plugin_info_t *inf
     if (loaded == NULL) {
         return NULL;
     }
-    kvsi_claims_check(arena, info, loaded->plugin,
-                      is_new ? kvsi_fix_reinstall(arena, info)
-                             : "restart this process: it holds another version of the library");
+    const char *fix = kvsi_fix_reinstall(arena, info);
+    if (!is_new) {
+        fix = kvsi_arena_text(arena,
+                              "restart this process, which holds the library as it was; if "
+                              "that doesn't help, %s",
+                              fix);
+    }
+    kvsi_claims_check(arena, info, loaded->plugin, fix);
     return info->state == KVS_PLUGIN_OK ? loaded->plugin : NULL;
 }

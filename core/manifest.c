@@ -232,13 +232,15 @@ static const text_field_t option_fields[] = {
 
 /* ---- Faults ------------------------------------------------------------------------------------- */
 
+/* Of a field is said something: that it " is missing", or, with a colon, ": duplicate key". */
 static void judge_bad(reader_t *reader, const kvsi_json_place_t *place, const char *field,
-                      const char *reason)
+                      const char *said)
 {
+    const char *quoted = field[0] != '\0' ? kvsi_arena_text(reader->arena, "\"%s\"", field) : "";
+
     kvsi_judge(reader->arena, reader->info, KVS_PLUGIN_BAD_MANIFEST,
-               "correct the manifest, or remove it", "%s:%zu:%zu: %s%s%s%s", reader->info->manifest,
-               place->line, place->column, field[0] != '\0' ? "\"" : "", field,
-               field[0] != '\0' ? "\" " : "", reason);
+               "correct the manifest, or remove it", "%s:%zu:%zu: %s%s", reader->info->manifest,
+               place->line, place->column, quoted, said);
 }
 
 /* The place is that of `field`, or if it is missing that of its object. */
@@ -248,16 +250,16 @@ static void bad(reader_t *reader, const object_t *object, const char *field, con
                 ...)
 {
     kvsi_json_place_t place = {.line = 1, .column = 1};
-    char reason[256];
+    char said[256] = " ";
     va_list args;
 
     va_start(args, format);
-    vsnprintf(reason, sizeof(reason), format, args);
+    vsnprintf(said + 1, sizeof(said) - 1, format, args);
     va_end(args);
     if (kvsi_jsonscan_find(reader->text, reader->n_bytes, field, &place) != 0) {
         (void)kvsi_jsonscan_find(reader->text, reader->n_bytes, object->field, &place);
     }
-    judge_bad(reader, &place, field, reason);
+    judge_bad(reader, &place, field, field[0] != '\0' ? said : said + 1);
 }
 
 static const char *type_name(const cJSON *json)
@@ -595,7 +597,9 @@ void kvsi_manifest_parse(kvsi_arena_t *arena, const char *text, size_t n_bytes,
         return;
     }
     if (kvsi_jsonscan_check(text, n_bytes, &place) != 0) {
-        judge_bad(&reader, &place, place.field, place.reason);
+        judge_bad(&reader, &place, place.field,
+                  place.field[0] == '\0' ? place.reason
+                                         : kvsi_arena_text(arena, ": %s", place.reason));
         return;
     }
     cJSON *json = cJSON_ParseWithLength(text, n_bytes);

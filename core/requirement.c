@@ -3,7 +3,7 @@
  * it is another, or missing, the default directories still serve. */
 #include "requirement.h"
 
-#include "elf.h"
+#include "elfcheck.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>

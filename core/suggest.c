@@ -26,19 +26,24 @@ typedef struct text {
     size_t len;
 } text_t;
 
+static void add_v(text_t *text, const char *format, va_list args)
+{
+    size_t room = sizeof(text->bytes) - text->len;
+    int n = vsnprintf(text->bytes + text->len, room, format, args);
+
+    if (n > 0) {
+        text->len += (size_t)n < room ? (size_t)n : room - 1;
+    }
+}
+
 static void add(text_t *text, const char *format, ...) KVS_PRINTF(2, 3);
 static void add(text_t *text, const char *format, ...)
 {
     va_list args;
 
     va_start(args, format);
-    int n = vsnprintf(text->bytes + text->len, sizeof(text->bytes) - text->len, format, args);
+    add_v(text, format, args);
     va_end(args);
-    if (n > 0) {
-        size_t room = sizeof(text->bytes) - text->len - 1;
-
-        text->len += (size_t)n < room ? (size_t)n : room;
-    }
 }
 
 /* Items of an enumeration: the heading goes before the first, a comma before the others. */
@@ -46,13 +51,12 @@ static void add_item(text_t *text, const char *heading, size_t *n_items, const c
     KVS_PRINTF(4, 5);
 static void add_item(text_t *text, const char *heading, size_t *n_items, const char *format, ...)
 {
-    char item[256];
     va_list args;
 
+    add(text, "%s", (*n_items)++ == 0 ? heading : ", ");
     va_start(args, format);
-    vsnprintf(item, sizeof(item), format, args);
+    add_v(text, format, args);
     va_end(args);
-    add(text, "%s%s", (*n_items)++ == 0 ? heading : ", ", item);
 }
 
 /* Installed and known names are often the same. */
@@ -99,7 +103,7 @@ static void add_near(text_t *text, const kvs_plugin_list_t *list, const char *ki
     add(text, "%s%s", kvsi_near_text(&near), near.text[0] != '\0' ? "?" : ".");
 }
 
-/* Names of what can be used; 0 if there is nothing. */
+/* Names of what can be used, of plugins if of all kinds; 0 if there is nothing. */
 static int add_installed(text_t *text, const kvs_plugin_list_t *list, const char *kind)
 {
     size_t n_items = 0;
@@ -107,7 +111,13 @@ static int add_installed(text_t *text, const kvs_plugin_list_t *list, const char
     for (size_t i = 0; i < list->n_plugins; i++) {
         const kvs_plugin_info_t *plugin = &list->plugins[i];
 
-        for (size_t j = 0; j < plugin->n_provides && plugin->state == KVS_PLUGIN_OK; j++) {
+        if (plugin->state != KVS_PLUGIN_OK) {
+            continue;
+        }
+        if (kind == NULL) {
+            add_item(text, " Installed: ", &n_items, "%s", plugin->name);
+        }
+        for (size_t j = 0; j < plugin->n_provides && kind != NULL; j++) {
             if (kvsi_is_kind(&plugin->provides[j], kind)) {
                 add_item(text, " Installed: ", &n_items, "%s", plugin->provides[j].name);
             }
@@ -182,8 +192,10 @@ static kvs_status_t fail_known(const kvs_plugin_list_t *list, const char *kind, 
 {
     text_t text = {.len = 0};
 
-    add(&text, "%s \"%s\" is known but not installed: install package %s", noun(kind), name,
-        package);
+    add(&text,
+        "%s \"%s\" is known but not installed: install package %s, or set KVSTORE_PLUGIN_PATH to "
+        "where its manifest is",
+        noun(kind), name, package);
     add_unusable(&text, list);
     add_searched(&text, list);
     return kvs_fail(KVS_ERR_UNAVAILABLE, "%s", text.bytes);

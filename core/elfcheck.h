@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* elf.h - whether a file is a shared object for this process, told before the dynamic linker is asked:
+/* elfcheck.h - whether a file is a shared object for this process, told before the dynamic linker is asked:
  * for a wrong machine it says "No such file or directory", as it does for a missing dependency. */
-#ifndef KVSI_ELF_H
-#define KVSI_ELF_H
+#ifndef KVSI_ELFCHECK_H
+#define KVSI_ELFCHECK_H
 
 #include <kvstore/plugins.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* elf.c - headers are compared with those of this library, which lie in memory. */
-#include "elf.h"
+/* elfcheck.c - headers are compared with those of this library, which lie in memory. */
+#include "elfcheck.h"
 
 #include <dlfcn.h>
 #include <errno.h>
