@@ -132,8 +132,8 @@ kvs_status_t exchange_begin(exchange_t *exchange)
     return kvs_store_broadcast(exchange->store, exchange->keys, n_keys, &values, &outs, NULL);
 }
 
-/* A store that keeps no weights will give the sum of the gradients here (kvs_store_pushpull without
- * outs), and each device will run the optimizer on its own copy of the weights. */
+/* TODO(demo): stores that keep no weights need pushpull of the gradients and the optimizer in the
+ * worker, on each network's own weights; waits for the worker's optimizer in kvstore.h. */
 kvs_status_t exchange_update(exchange_t *exchange)
 {
     size_t n_keys = exchange->model->n_arrays;

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define DEFAULT_DATA_DIR "/usr/share/datasets/fashion-mnist" /* Debian: dataset-fashion-mnist */
+
 typedef enum kind { FLAG, COUNT, TEXT } kind_t;
 
 typedef struct row {
@@ -26,9 +28,11 @@ static const row_t rows[] = {
      offsetof(options_t, n_epochs), 1, 1000},
     {"threads", "N", "threads that compute (default: one a device, at most one a core)", COUNT,
      offsetof(options_t, n_threads), 1, 64},
-    {"data", "DIR", "where the files of Fashion-MNIST lie, packed by gzip or not", TEXT,
+    {"data", "DIR",
+     "where the files of Fashion-MNIST lie, packed or not (default " DEFAULT_DATA_DIR ")", TEXT,
      offsetof(options_t, data_dir), 0, 0},
-    {"out", "DIR", "where the pictures go", TEXT, offsetof(options_t, out_dir), 0, 0},
+    {"out", "DIR", "where the pictures go (default: demo in the build tree)", TEXT,
+     offsetof(options_t, out_dir), 0, 0},
     {"help", NULL, "print this", FLAG, offsetof(options_t, help), 0, 0},
 };
 
@@ -111,7 +115,7 @@ kvs_status_t options_parse(int argc, char **argv, const char *out_dir, options_t
     options_t options = {.backend = "local",
                          .n_devices = 2,
                          .n_epochs = 12,
-                         .data_dir = "/usr/share/datasets/fashion-mnist",
+                         .data_dir = DEFAULT_DATA_DIR,
                          .out_dir = out_dir};
 
     for (int i = 1; i < argc && !options.help; i++) {
