@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_conformance.c - `kvstore conformance`: try the rules of a store on a backend, by name.
  *
- * Failures go to stdout as they come; the last line says how it went, and scripts may rely on it. */
+ * A line for each rule as it was tried; the last line counts them, and scripts may rely on it. --json:
+ * {"backend", "results": [{"id", "device", "verdict", "text"}], "devices", "cases", "passed", "failed",
+ * "not_applicable"}; with --list an array of {"id", "rule"}. */
 #include "commands.h"
+#include "json.h"
 
 #include <conformance.h>
 
@@ -13,30 +16,9 @@
 typedef struct request {
     const char *backend;
     kvs_conformance_options_t options;
-    int list, json;
-    size_t n_printed; /* results, for the commas of JSON */
+    int list, as_json;
+    json_t json;
 } request_t;
-
-static void print_json_string(const char *text)
-{
-    putchar('"');
-    for (const unsigned char *c = (const unsigned char *)text; *c != '\0'; c++) {
-        if (*c == '"' || *c == '\\') {
-            printf("\\%c", *c);
-        } else if (*c < 0x20) {
-            printf("\\u%04x", *c);
-        } else {
-            putchar(*c);
-        }
-    }
-    putchar('"');
-}
-
-static void print_json_member(const char *name, const char *text)
-{
-    printf("\"%s\": ", name);
-    print_json_string(text);
-}
 
 /* ---- --list -------------------------------------------------------------------------------------- */
 
@@ -65,82 +47,98 @@ static void list_text(void)
 
 static void list_json(void)
 {
-    printf("[");
+    json_t json = JSON_INIT;
+
+    json_open(&json, NULL, '[');
     for (size_t i = 0; i < kvs_conformance_n_rules(); i++) {
         kvs_conformance_rule_t rule = kvs_conformance_rule(i);
 
-        printf("%s\n  {", i > 0 ? "," : "");
-        print_json_member("id", rule.id);
-        printf(", ");
-        print_json_member("rule", rule.text);
-        printf("}");
+        json_open(&json, NULL, '{');
+        json_text(&json, "id", rule.id);
+        json_text(&json, "rule", rule.text);
+        json_close(&json, '}');
     }
-    printf("\n]\n");
+    json_close(&json, ']');
 }
 
 /* ---- Running ------------------------------------------------------------------------------------- */
 
 static void print_result(const kvs_conformance_result_t *result, void *arg)
 {
+    const char *verdict = kvs_conformance_verdict_text(result->verdict);
+
     (void)arg;
-    if (result->verdict == KVS_CONFORMANCE_FAILED) {
-        printf("FAILED %s (%s): %s\n    %s\n", result->rule.id, result->device, result->rule.text,
-               result->text);
-        fflush(stdout);
+    switch (result->verdict) {
+    case KVS_CONFORMANCE_PASSED:
+        printf("%-14s  %s\n", verdict, result->rule.id);
+        break;
+    case KVS_CONFORMANCE_NOT_APPLICABLE:
+        printf("%-14s  %s: %s\n", verdict, result->rule.id, result->text);
+        break;
+    case KVS_CONFORMANCE_FAILED:
+        printf("%-14s  %s (%s): %s\n    %s\n", "FAILED", result->rule.id, result->device,
+               result->rule.text, result->text);
+        break;
     }
+    fflush(stdout); /* should the backend crash, the last line tells where */
 }
 
 static void print_json_result(const kvs_conformance_result_t *result, void *arg)
 {
     request_t *request = arg;
 
-    printf("%s\n    {", request->n_printed++ > 0 ? "," : "");
-    print_json_member("id", result->rule.id);
-    printf(", ");
-    print_json_member("device", result->device);
-    printf(", ");
-    print_json_member("verdict", kvs_conformance_verdict_text(result->verdict));
-    printf(", ");
-    print_json_member("text", result->text);
-    printf("}");
+    json_open(&request->json, NULL, '{');
+    json_text(&request->json, "id", result->rule.id);
+    json_text(&request->json, "device", result->device);
+    json_text(&request->json, "verdict", kvs_conformance_verdict_text(result->verdict));
+    json_text(&request->json, "text", result->text);
+    json_close(&request->json, '}');
 }
 
-static void print_json_counts(const kvs_conformance_counts_t *counts)
+static kvs_status_t run_text(request_t *request, kvs_conformance_counts_t *counts)
 {
-    printf("\n  ],\n  ");
-    print_json_member("devices", counts->devices);
-    printf(",\n  \"cases\": %zu,\n  \"passed\": %zu,\n  \"failed\": %zu,\n"
-           "  \"not_applicable\": %zu\n}\n",
-           counts->n_cases, counts->n_passed, counts->n_failed, counts->n_not_applicable);
+    kvs_status_t status;
+
+    request->options.on_result = print_result;
+    status = kvs_conformance_run(request->backend, &request->options, counts);
+    if (status == KVS_OK) {
+        printf("conformance %s: %zu cases, %zu passed, %zu failed, %zu not applicable (%s)\n",
+               request->backend, counts->n_cases, counts->n_passed, counts->n_failed,
+               counts->n_not_applicable, counts->devices);
+    }
+    return status;
+}
+
+static kvs_status_t run_json(request_t *request, kvs_conformance_counts_t *counts)
+{
+    json_t *json = &request->json;
+    kvs_status_t status;
+
+    request->options.on_result = print_json_result;
+    request->options.arg = request;
+    json_open(json, NULL, '{');
+    json_text(json, "backend", request->backend);
+    json_open(json, "results", '[');
+    status = kvs_conformance_run(request->backend, &request->options, counts);
+    json_close(json, ']');
+    if (status == KVS_OK) {
+        json_text(json, "devices", counts->devices);
+        json_integer(json, "cases", (long long)counts->n_cases);
+        json_integer(json, "passed", (long long)counts->n_passed);
+        json_integer(json, "failed", (long long)counts->n_failed);
+        json_integer(json, "not_applicable", (long long)counts->n_not_applicable);
+    }
+    json_close(json, '}');
+    return status;
 }
 
 static int run(request_t *request)
 {
     kvs_conformance_counts_t counts;
-    kvs_status_t status;
+    kvs_status_t status =
+        request->as_json ? run_json(request, &counts) : run_text(request, &counts);
 
-    request->options.on_result = request->json ? print_json_result : print_result;
-    request->options.arg = request;
-    if (request->json) {
-        printf("{\n  ");
-        print_json_member("backend", request->backend);
-        printf(",\n  \"results\": [");
-    }
-    status = kvs_conformance_run(request->backend, &request->options, &counts);
-    if (status != KVS_OK) {
-        if (request->json) {
-            printf("\n  ]\n}\n");
-        }
-        return cli_failed("conformance");
-    }
-    if (request->json) {
-        print_json_counts(&counts);
-    } else {
-        printf("conformance %s: %zu cases, %zu passed, %zu failed, %zu not applicable (%s)\n",
-               request->backend, counts.n_cases, counts.n_passed, counts.n_failed,
-               counts.n_not_applicable, counts.devices);
-    }
-    return counts.n_failed > 0 || counts.n_cases == 0;
+    return status != KVS_OK ? cli_failed("conformance") : counts.n_failed > 0;
 }
 
 /* ---- The command line ---------------------------------------------------------------------------- */
@@ -157,7 +155,6 @@ static int parse(int argc, char **argv, request_t *request)
     };
     int option;
 
-    optind = 0; /* start anew: the main program has looked at its own options */
     opterr = 0;
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
         switch (option) {
@@ -165,7 +162,7 @@ static int parse(int argc, char **argv, request_t *request)
             request->list = 1;
             break;
         case 'j':
-            request->json = 1;
+            request->as_json = 1;
             break;
         case 'd':
             request->options.device = optarg;
@@ -203,7 +200,7 @@ int cmd_conformance(int argc, char **argv)
         return status;
     }
     if (request.list) {
-        if (request.json) {
+        if (request.as_json) {
             list_json();
         } else {
             list_text();

@@ -468,8 +468,9 @@ void cf_use(cf_t *t, kvs_key_t key, cf_array_t *value)
     if (cf_keeps_weights(t)) {
         cf_init(t, key, value);
     } else {
-        cf_pushpull(t, key, CF_LIST(t, value),
-                    CF_LIST(t, cf_vector(t, value->dtype, value->n_elems)));
+        cf_array_t *out = cf_new(t, value->dtype, value->tensor.ndim, value->shape);
+
+        cf_pushpull(t, key, CF_LIST(t, value), CF_LIST(t, out));
     }
 }
 

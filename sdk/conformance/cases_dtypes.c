@@ -30,7 +30,7 @@ static void sums(cf_t *t)
 static void all_eight(cf_t *t)
 {
     for (int dtype = 0; dtype < KVS_N_DTYPES; dtype++) {
-        cf_want_true(t, cf_has_dtype(t, dtype), name_of(dtype));
+        cf_want_number(t, name_of(dtype), cf_has_dtype(t, dtype), 1);
     }
 }
 

@@ -247,7 +247,7 @@ static void at_once(cf_t *t)
     kvs_event_free(event);
     cf_gate_release(t, gate);
     cf_pull(t, key, out);
-    cf_want_all(t, "stored", out, 7);
+    cf_want_all(t, "stored", out, 7 * t->n_workers);
 }
 
 /* Pushes and a pull queue up behind a closed gate; the caller's arrays are all still its own. */
@@ -274,11 +274,11 @@ static void order(cf_t *t)
     }
     cf_gate_open(gate, N_PUSHES);
     cf_pull(t, key, last);
-    cf_want_all(t, "pulled after five pushes", last, 31);
+    cf_want_all(t, "pulled after five pushes", last, 31 * t->n_workers);
     for (int i = 0; i <= N_PUSHES; i++) {
         cf_finish(t, events[i]);
     }
-    cf_want_all(t, "pulled after two pushes", early, 3);
+    cf_want_all(t, "pulled after two pushes", early, 3 * t->n_workers);
     cf_gate_release(t, gate);
 }
 

@@ -77,8 +77,6 @@ static void limit(cf_t *t)
     keys[0] = kvs_key_str(too_long);
     CF_FAIL(t, kvs_store_broadcast(t->store, keys, 1, CF_LIST(t, value), CF_LIST(t, value), NULL),
             KVS_ERR_ARGUMENT, "1024");
-    CF_FAIL(t, kvs_store_pushpull(t->store, keys, 1, CF_LIST(t, value), NULL, NULL),
-            KVS_ERR_ARGUMENT, "1024");
 }
 
 static void invalid_utf8(cf_t *t)

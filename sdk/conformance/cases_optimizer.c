@@ -19,7 +19,8 @@ enum { N = 6 };
         .name = (param_name), .type = KVS_PARAM_INT, .value = {.integer = (number) }               \
     }
 
-static kvs_status_t use(cf_t *t, const char *name, const kvs_param_t *params, size_t n_params)
+static kvs_status_t set_optimizer(cf_t *t, const char *name, const kvs_param_t *params,
+                                  size_t n_params)
 {
     kvs_optimizer_spec_t spec = KVS_OPTIMIZER_INIT;
 
@@ -29,9 +30,9 @@ static kvs_status_t use(cf_t *t, const char *name, const kvs_param_t *params, si
     return kvs_store_set_optimizer(t->store, &spec);
 }
 
-#define USE(t, name, ...)                                                                          \
-    use((t), (name), (const kvs_param_t[]){__VA_ARGS__},                                           \
-        sizeof((kvs_param_t[]){__VA_ARGS__}) / sizeof(kvs_param_t))
+#define SET_OPTIMIZER(t, name, ...)                                                                \
+    set_optimizer((t), (name), (const kvs_param_t[]){__VA_ARGS__},                                 \
+                  sizeof((kvs_param_t[]){__VA_ARGS__}) / sizeof(kvs_param_t))
 
 static cf_array_t *f32(cf_t *t, double value)
 {
@@ -71,8 +72,8 @@ static void sgd_step(cf_t *t)
     static const int dtypes[] = {KVS_DTYPE_float32, KVS_DTYPE_float64, KVS_DTYPE_float16,
                                  KVS_DTYPE_bfloat16};
 
-    CF_OK(t,
-          USE(t, "sgd", REAL("learning_rate", 0.5), REAL("wd", 0.25), REAL("rescale_grad", 0.5)));
+    CF_OK(t, SET_OPTIMIZER(t, "sgd", REAL("learning_rate", 0.5), REAL("wd", 0.25),
+                           REAL("rescale_grad", 0.5)));
     for (int i = 0; i < 4; i++) {
         kvs_key_t key = cf_key(t, i);
         cf_array_t *out = cf_vector(t, dtypes[i], N);
@@ -97,7 +98,8 @@ static void momentum(cf_t *t)
 
     cf_init(t, keys[0], f32(t, weights[0]));
     cf_init(t, keys[1], f32(t, weights[1]));
-    CF_OK(t, USE(t, "sgd", REAL("learning_rate", 0.5), REAL("wd", 0.25), REAL("momentum", 0.5)));
+    CF_OK(t, SET_OPTIMIZER(t, "sgd", REAL("learning_rate", 0.5), REAL("wd", 0.25),
+                           REAL("momentum", 0.5)));
     for (int i = 1; i <= 3; i++) {
         for (int k = 0; k < 2; k++) {
             weights[k] = step(&sgd[k], (double)i * t->n_workers, weights[k]);
@@ -111,10 +113,10 @@ static void clip(cf_t *t)
     kvs_key_t key = cf_key(t, 1);
 
     cf_init(t, key, f32(t, 8));
-    CF_OK(t, USE(t, "sgd", REAL("learning_rate", 1), REAL("clip_gradient", 2)));
+    CF_OK(t, SET_OPTIMIZER(t, "sgd", REAL("learning_rate", 1), REAL("clip_gradient", 2)));
     push_and_want(t, key, 16, 6);
     push_and_want(t, key, -16, 8);
-    CF_OK(t, USE(t, "sgd", REAL("learning_rate", 1), REAL("clip_gradient", 0)));
+    CF_OK(t, SET_OPTIMIZER(t, "sgd", REAL("learning_rate", 1), REAL("clip_gradient", 0)));
     push_and_want(t, key, 16, 8 - 16 * t->n_workers); /* 0 is off */
 }
 
@@ -124,7 +126,7 @@ static void pushpull(cf_t *t)
     cf_array_t *value = f32(t, 2), *out = f32(t, 0);
 
     cf_init(t, key, f32(t, 8));
-    CF_OK(t, USE(t, "sgd", REAL("learning_rate", 0.5)));
+    CF_OK(t, SET_OPTIMIZER(t, "sgd", REAL("learning_rate", 0.5)));
     cf_pushpull(t, key, CF_LIST(t, value), CF_LIST(t, out));
     cf_want_all(t, "weight, in the out of a pushpull", out, 8 - t->n_workers);
     cf_want_all(t, "the gradient", value, 2);
@@ -145,7 +147,7 @@ static void list(cf_t *t)
         values[i] = cf_const(t, KVS_DTYPE_float32, 1 + i, 2);
     }
     CF_OK(t, kvs_store_init(t->store, keys, N_KEYS, cf_list(t, N_KEYS, weights), NULL));
-    CF_OK(t, USE(t, "sgd", REAL("learning_rate", 0.5)));
+    CF_OK(t, SET_OPTIMIZER(t, "sgd", REAL("learning_rate", 0.5)));
     for (int round = 1; round <= 2; round++) {
         CF_OK(t, kvs_store_push(t->store, keys, N_KEYS, cf_list(t, N_KEYS, values), NULL));
         CF_OK(t, kvs_store_pull(t->store, keys, N_KEYS, cf_list(t, N_KEYS, weights), NULL));
@@ -162,7 +164,7 @@ static void second(cf_t *t)
 
     cf_init(t, key, f32(t, 32));
     for (int i = 0; i < 2; i++) {
-        CF_OK(t, USE(t, "sgd", REAL("learning_rate", 1), REAL("momentum", 0.5)));
+        CF_OK(t, SET_OPTIMIZER(t, "sgd", REAL("learning_rate", 1), REAL("momentum", 0.5)));
         /* m = -n, then -1.5 n; it starts at 0 again for the second optimizer */
         push_and_want(t, key, 1, 32 - 2.5 * i * n - n);
         push_and_want(t, key, 1, 32 - 2.5 * i * n - 2.5 * n);
@@ -180,7 +182,7 @@ static void attribute(cf_t *t)
 
     cf_init(t, key, f32(t, 32));
     CF_FAIL(t, kvs_store_set_optimizer_attr(t->store, &rate), KVS_ERR_STATE, "");
-    CF_OK(t, USE(t, "sgd", REAL("learning_rate", 1)));
+    CF_OK(t, SET_OPTIMIZER(t, "sgd", REAL("learning_rate", 1)));
     push_and_want(t, key, 4, 32 - 4 * n);
     CF_OK(t, kvs_store_set_optimizer_attr(t->store, &rate));
     push_and_want(t, key, 4, 32 - 5 * n);
@@ -248,12 +250,13 @@ static void unknown_name(cf_t *t)
     kvs_key_t key = cf_key(t, 1);
 
     cf_init(t, key, f32(t, 8));
-    CF_FAIL(t, USE(t, "no_such_optimizer", REAL("learning_rate", 1)), KVS_ERR_NOT_FOUND,
+    CF_FAIL(t, SET_OPTIMIZER(t, "no_such_optimizer", REAL("learning_rate", 1)), KVS_ERR_NOT_FOUND,
             "no_such_optimizer");
     cf_push(t, key, CF_LIST(t, f32(t, 3)));
     push_and_want(t, key, 3, 3 * t->n_workers); /* pushes still replace */
-    CF_OK(t, USE(t, "sgd", REAL("learning_rate", 1)));
-    CF_FAIL(t, USE(t, "no_such_optimizer", REAL("learning_rate", 1)), KVS_ERR_NOT_FOUND, "");
+    CF_OK(t, SET_OPTIMIZER(t, "sgd", REAL("learning_rate", 1)));
+    CF_FAIL(t, SET_OPTIMIZER(t, "no_such_optimizer", REAL("learning_rate", 1)), KVS_ERR_NOT_FOUND,
+            "");
     push_and_want(t, key, 1, 2 * t->n_workers); /* sgd is still there */
 }
 
@@ -272,12 +275,13 @@ static void bad_parameters(cf_t *t)
     const kvs_param_t text = {
         .name = "momentum", .type = KVS_PARAM_TEXT, .value = {.text = "much"}};
 
-    CF_FAIL(t, USE(t, "sgd", REAL("momentun", 0.5)), KVS_ERR_ARGUMENT, "momentun");
+    CF_FAIL(t, SET_OPTIMIZER(t, "sgd", REAL("momentun", 0.5)), KVS_ERR_ARGUMENT, "momentun");
     cf_want_part(t, "text about an unknown parameter", kvs_last_error(), "momentum");
-    CF_FAIL(t, USE(t, "sgd", REAL("learning_rate", -0.5)), KVS_ERR_ARGUMENT, "learning_rate");
-    CF_FAIL(t, use(t, "sgd", &text, 1), KVS_ERR_ARGUMENT, "momentum");
-    CF_FAIL(t, USE(t, "sgd", REAL("wd", -1)), KVS_ERR_ARGUMENT, "wd");
-    CF_OK(t, USE(t, "sgd", INTEGER("learning_rate", 1))); /* whole numbers are numbers */
+    CF_FAIL(t, SET_OPTIMIZER(t, "sgd", REAL("learning_rate", -0.5)), KVS_ERR_ARGUMENT,
+            "learning_rate");
+    CF_FAIL(t, set_optimizer(t, "sgd", &text, 1), KVS_ERR_ARGUMENT, "momentum");
+    CF_FAIL(t, SET_OPTIMIZER(t, "sgd", REAL("wd", -1)), KVS_ERR_ARGUMENT, "wd");
+    CF_OK(t, SET_OPTIMIZER(t, "sgd", INTEGER("learning_rate", 1))); /* whole numbers are numbers */
 }
 
 static void integer_weights(cf_t *t)
@@ -286,7 +290,7 @@ static void integer_weights(cf_t *t)
     cf_array_t *out = cf_vector(t, KVS_DTYPE_int32, N);
 
     cf_init(t, key, cf_const(t, KVS_DTYPE_int32, N, 5));
-    CF_OK(t, USE(t, "sgd", REAL("learning_rate", 1)));
+    CF_OK(t, SET_OPTIMIZER(t, "sgd", REAL("learning_rate", 1)));
     CF_FAIL(t,
             kvs_store_push(t->store, &key, 1, CF_LIST(t, cf_const(t, KVS_DTYPE_int32, N, 1)), NULL),
             KVS_ERR_DTYPE, "int32");
@@ -301,7 +305,8 @@ static void values_unchanged(cf_t *t)
     cf_array_t *a = f32(t, 3), *b = f32(t, 4);
 
     cf_init(t, key, f32(t, 8));
-    CF_OK(t, USE(t, "sgd", REAL("learning_rate", 1), REAL("momentum", 0.5), REAL("wd", 0.5)));
+    CF_OK(t, SET_OPTIMIZER(t, "sgd", REAL("learning_rate", 1), REAL("momentum", 0.5),
+                           REAL("wd", 0.5)));
     cf_push(t, key, CF_LIST(t, a));
     cf_push(t, key, CF_LIST(t, a, b));
     cf_want_all(t, "the first pushed array", a, 3);
@@ -318,11 +323,11 @@ static void or_updater(cf_t *t)
         return;
     }
     cf_init(t, key, f32(t, 8));
-    CF_OK(t, USE(t, "sgd", REAL("learning_rate", 1)));
+    CF_OK(t, SET_OPTIMIZER(t, "sgd", REAL("learning_rate", 1)));
     push_and_want(t, key, 1, 8 - n);
     CF_OK(t, kvs_store_set_updater(t->store, nothing, NULL));
     push_and_want(t, key, 1, 8 - n); /* nothing happens in that updater */
-    CF_OK(t, USE(t, "sgd", REAL("learning_rate", 1)));
+    CF_OK(t, SET_OPTIMIZER(t, "sgd", REAL("learning_rate", 1)));
     push_and_want(t, key, 1, 8 - 2 * n);
     CF_OK(t, kvs_store_set_updater(t->store, NULL, NULL));
     push_and_want(t, key, 1, n);
@@ -331,7 +336,7 @@ static void or_updater(cf_t *t)
 /* Where there is none: it says so, or like Horovod does nothing. */
 static void not_capable(cf_t *t)
 {
-    kvs_status_t status = USE(t, "sgd", REAL("learning_rate", 1));
+    kvs_status_t status = SET_OPTIMIZER(t, "sgd", REAL("learning_rate", 1));
     cf_array_t *value = f32(t, 4), *out = f32(t, 0);
 
     if (status != KVS_OK) {

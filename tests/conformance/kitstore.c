@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* kitstore.c - the kit's host store with part of its settings lost on the way, for mutations of
+ * optimizers: arithmetic that is right, of something that was not asked for. */
+#include "mutants.h"
+
+#include <kvstore/kit.h>
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "host.h"
+
+/* The kit's part comes first: its functions are given this store as theirs. */
+typedef struct kit_store {
+    kvs_hoststore_t host;
+    mutation_t mutation;
+    bool has_optimizer;
+} kit_store_t;
+
+__attribute__((visibility("hidden"))) const kvs_host_t *kvs_plugin_host;
+
+static kvs_status_t kit_open(void *self, const kvs_open_args_t *args)
+{
+    kit_store_t *store = self;
+
+    store->mutation = mutation_of(args->type);
+    return kvs_hoststore_open(&store->host, args);
+}
+
+/* The name of the parameter that the mutation loses. */
+static const char *lost_parameter(mutation_t mutation)
+{
+    switch (mutation) {
+    case M_loses_momentum:
+        return "momentum";
+    case M_ignores_wd:
+        return "wd";
+    case M_ignores_rescale:
+        return "rescale_grad";
+    case M_ignores_clip:
+        return "clip_gradient";
+    case M_takes_any_parameter:
+        return "momentun";
+    default:
+        return "";
+    }
+}
+
+static kvs_status_t set_without(kit_store_t *store, const kvs_optimizer_spec_t *spec)
+{
+    const char *lost = lost_parameter(store->mutation);
+    kvs_param_t *kept = calloc(spec->n_params + 1, sizeof(*kept));
+    kvs_optimizer_spec_t changed = *spec;
+    kvs_status_t status;
+
+    if (kept == NULL) {
+        return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for parameters");
+    }
+    changed.params = kept;
+    changed.n_params = 0;
+    for (size_t i = 0; i < spec->n_params; i++) {
+        if (strcmp(spec->params[i].name, lost) != 0) {
+            kept[changed.n_params++] = spec->params[i];
+        }
+    }
+    if (store->mutation == M_ignores_schedule) {
+        changed.schedule = NULL;
+        changed.n_schedule_params = 0;
+    }
+    if (store->mutation == M_ignores_multipliers) {
+        changed.n_lr_mult = changed.n_wd_mult = 0;
+    }
+    if (store->mutation == M_takes_any_name) {
+        changed.name = "sgd";
+    }
+    status = kvs_hoststore_set_optimizer(&store->host, &changed);
+    free(kept);
+    return status;
+}
+
+static kvs_status_t kit_set_optimizer(void *self, const kvs_optimizer_spec_t *spec)
+{
+    kit_store_t *store = self;
+    kvs_status_t status;
+
+    if (store->mutation == M_keeps_states && store->has_optimizer) {
+        return KVS_OK;
+    }
+    status = set_without(store, spec);
+    store->has_optimizer = status == KVS_OK;
+    return status;
+}
+
+static kvs_status_t kit_set_optimizer_attr(void *self, const kvs_param_t *attr)
+{
+    kit_store_t *store = self;
+
+    if (store->mutation == M_ignores_attribute) {
+        return store->has_optimizer ? KVS_OK : kvs_fail(KVS_ERR_STATE, "there is no optimizer");
+    }
+    return kvs_hoststore_set_optimizer_attr(&store->host, attr);
+}
+
+static kvs_status_t kit_set_updater(void *self, kvs_updater_t fn, void *arg)
+{
+    kit_store_t *store = self;
+
+    if (store->mutation == M_keeps_optimizer && store->has_optimizer) {
+        return KVS_OK;
+    }
+    store->has_optimizer = false;
+    return kvs_hoststore_set_updater(&store->host, fn, arg);
+}
+
+static const kvs_backend_ops_t kit_ops = {
+    .size = sizeof(kit_ops),
+    .mode = KVS_BLOCKING,
+    .store_size = sizeof(kit_store_t),
+    .key_size = sizeof(kvs_hoststore_key_t),
+    .group_size = sizeof(kvs_hoststore_group_t),
+    .open = kit_open,
+    .close = kvs_hoststore_close,
+    .key_release = kvs_hoststore_key_release,
+    .issue = kvs_hoststore_issue,
+    .init = kvs_hoststore_init,
+    .push = kvs_hoststore_push,
+    .pull = kvs_hoststore_pull,
+    .pushpull = kvs_hoststore_pushpull,
+    .set_updater = kit_set_updater,
+    .set_optimizer = kit_set_optimizer,
+    .set_optimizer_attr = kit_set_optimizer_attr,
+};
+
+static const int32_t device_types[] = {KVS_DEVICE_CPU};
+
+static const kvs_backend_t kit_backend = {
+    .size = sizeof(kit_backend),
+    .capabilities = KVS_CAN_OPTIMIZER | KVS_KEEPS_WEIGHTS,
+    .name = "kitstore",
+    .dtypes = KVS_DTYPES_ALL,
+    .n_device_types = 1,
+    .device_types = device_types,
+    .ops = &kit_ops,
+};
+
+kvs_status_t register_kit(const char *name)
+{
+    kvs_plugin_host = kvsi_host();
+    return kvs_register_backend(name, &kit_backend);
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mutants.c - mutations by name. */
+#include "mutants.h"
+
+#include <string.h>
+
+const char *const mutation_names[N_MUTATIONS] = {
+    [NONE] = "",
+#define MUTATION_NAME(name, id) [M_##name] = #name,
+    WEIGHTS_MUTATIONS(MUTATION_NAME) EXCHANGE_MUTATIONS(MUTATION_NAME) KIT_MUTATIONS(MUTATION_NAME)
+#undef MUTATION_NAME
+};
+
+mutation_t mutation_of(const char *type)
+{
+    static const char prefix[] = "mutant_";
+
+    for (int i = 0; strncmp(type, prefix, sizeof(prefix) - 1) == 0 && i < N_MUTATIONS; i++) {
+        if (strcmp(mutation_names[i], type + sizeof(prefix) - 1) == 0) {
+            return (mutation_t)i;
+        }
+    }
+    return NONE;
+}

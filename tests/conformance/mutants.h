@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mutants.h - backends that are wrong on purpose, each in one way, and what has to notice.
+ *
+ * Only what a backend can do wrong: arguments, keys, grouping and order are the core's. X(mutation,
+ * id of the case that must fail). A backend is registered as "mutant_MUTATION"; NONE is right. */
+#ifndef MUTANTS_H
+#define MUTANTS_H
+
+#include <kvstore/kvstore.h>
+
+/* A store that keeps weights (refstore.c). */
+#define WEIGHTS_MUTATIONS(X)                                                                       \
+    X(adds, "push.replaces")                                                                       \
+    X(drops_last_value, "push.sums")                                                               \
+    X(reverses_list, "push.list_order")                                                            \
+    X(sums_float32_in_double, "push.list_order")                                                   \
+    X(changes_value, "push.values_unchanged")                                                      \
+    X(keeps_pointer, "push.copies")                                                                \
+    X(keeps_number_of_values, "push.any_number")                                                   \
+    X(keeps_init_pointer, "init.copies")                                                           \
+    X(takes_init_as_zero, "init.list")                                                             \
+    X(returns_previous, "pull.sees_pushes")                                                        \
+    X(empties_on_pull, "pull.changes_nothing")                                                     \
+    X(writes_first_out, "pull.all_outs")                                                           \
+    X(writes_past_end, "pull.all_outs")                                                            \
+    X(converts_nothing, "pull.converts")                                                           \
+    X(writes_early, "pushpull.reads_before_writes")                                                \
+    X(ignores_out_order, "pushpull.shared_outs")                                                   \
+    X(forgets_pushpull, "pushpull.stores")                                                         \
+    X(saturates_integers, "dtype.integers_wrap")                                                   \
+    X(sums_in_float32, "dtype.wide")                                                               \
+    X(accumulates_in_half, "dtype.half_accumulates")                                               \
+    X(truncates_half, "dtype.half_rounds")                                                         \
+    X(flushes_nan, "dtype.non_finite")                                                             \
+    X(flushes_subnormals, "dtype.subnormals")                                                      \
+    X(takes_no_bfloat16, "dtype.all_eight")                                                        \
+    X(refuses_zero_size, "array.zero_size")                                                        \
+    X(forgets_remainder, "array.sizes")                                                            \
+    X(stops_at_a_megabyte, "array.large")                                                          \
+    X(rotates_list, "array.same_bits")                                                             \
+    X(updates_per_value, "updater.sees_sum")                                                       \
+    X(updates_a_copy, "updater.sees_sum")                                                          \
+    X(returns_sum_for_update, "updater.pushpull")                                                  \
+    X(swallows_updater_error, "updater.error")                                                     \
+    X(undoes_failed_update, "updater.error")                                                       \
+    X(hides_key_of_error, "updater.error")                                                         \
+    X(keeps_updating, "updater.removal")                                                           \
+    X(gives_updater_the_value, "updater.values_unchanged")                                         \
+    X(claims_optimizer, "optimizer.sgd")                                                           \
+    X(pretends_to_compress, "capability.no_compression")                                           \
+    X(has_wrong_rank, "store.workers")                                                             \
+    X(is_dead, "store.alone")
+
+/* A store that keeps none. */
+#define EXCHANGE_MUTATIONS(X)                                                                      \
+    X(gives_first_value, "pushpull.sum")                                                           \
+    X(gives_first_out, "broadcast.every_out")                                                      \
+    X(forgets_in_place, "pushpull.in_place")                                                       \
+    X(wants_one_shape, "pushpull.no_init")                                                         \
+    X(broadcasts_once, "broadcast.repeatable")                                                     \
+    X(exchanges_early, "pushpull.overlapping")                                                     \
+    X(pretends_to_push, "capability.no_weights")                                                   \
+    X(pretends_to_optimize, "optimizer.not_capable")
+
+/* The kit's store with something taken away (kitstore.c). */
+#define KIT_MUTATIONS(X)                                                                           \
+    X(loses_momentum, "optimizer.momentum")                                                        \
+    X(ignores_wd, "optimizer.sgd")                                                                 \
+    X(ignores_rescale, "optimizer.sgd")                                                            \
+    X(ignores_clip, "optimizer.clip")                                                              \
+    X(keeps_states, "optimizer.second")                                                            \
+    X(ignores_attribute, "optimizer.attribute")                                                    \
+    X(ignores_schedule, "optimizer.schedule")                                                      \
+    X(ignores_multipliers, "optimizer.multipliers")                                                \
+    X(takes_any_parameter, "optimizer.bad_parameters")                                             \
+    X(takes_any_name, "optimizer.unknown_name")                                                    \
+    X(keeps_optimizer, "optimizer.or_updater")
+
+typedef enum mutation {
+    NONE,
+#define MUTATION_ENUM(name, id) M_##name,
+    WEIGHTS_MUTATIONS(MUTATION_ENUM) EXCHANGE_MUTATIONS(MUTATION_ENUM) KIT_MUTATIONS(MUTATION_ENUM)
+#undef MUTATION_ENUM
+        N_MUTATIONS
+} mutation_t;
+
+extern const char *const mutation_names[N_MUTATIONS]; /* NONE: "" */
+
+/* Register a backend as `name`, which a store asks for its mutation: the part behind "mutant_", or
+ * else NONE. */
+kvs_status_t register_weights(const char *name);
+kvs_status_t register_exchange(const char *name);
+kvs_status_t register_kit(const char *name);
+/* From the name a store was created by. */
+mutation_t mutation_of(const char *type);
+
+#endif

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The suite finds nothing in backends that are right, and each way to be wrong by its own case. */
+#include <kt.h>
+
+#include "conformance.h"
+#include "mutants.h"
+
+static void print_failure(const kvs_conformance_result_t *result, void *arg)
+{
+    (void)arg;
+    if (result->verdict == KVS_CONFORMANCE_FAILED) {
+        printf("\n  FAILED %s: %s\n    %s", result->rule.id, result->rule.text, result->text);
+    }
+}
+
+static void want_all_pass(const char *name, size_t n_at_least)
+{
+    kvs_conformance_options_t options = KVS_CONFORMANCE_INIT;
+    kvs_conformance_counts_t counts = {0};
+
+    options.on_result = print_failure;
+    KT_OK(kvs_conformance_run(name, &options, &counts));
+    KT_INT(counts.n_failed, 0);
+    KT_INT(counts.n_passed, counts.n_cases);
+    KT_TRUE(counts.n_cases >= n_at_least);
+    KT_INT(counts.n_cases + counts.n_not_applicable, kvs_conformance_n_rules());
+    KT_STR(counts.devices, "cpu");
+}
+
+static void the_reference_with_weights_passes_every_case(void)
+{
+    KT_OK(register_weights("Reference"));
+    want_all_pass("reference", 90);
+}
+
+static void the_reference_without_weights_passes_every_case(void)
+{
+    KT_OK(register_exchange("exchange"));
+    want_all_pass("exchange", 50);
+}
+
+static void the_kits_store_passes_every_case(void)
+{
+    KT_OK(register_kit("kitstore"));
+    want_all_pass("kitstore", 100);
+}
+
+typedef struct mutant {
+    const char *name; /* "mutant_adds" */
+    const char *id;   /* of the case that must fail */
+    kvs_status_t (*add)(const char *name);
+} mutant_t;
+
+static const mutant_t mutants[] = {
+#define WEIGHTS_MUTANT(name, id)  {"mutant_" #name, id, register_weights},
+#define EXCHANGE_MUTANT(name, id) {"mutant_" #name, id, register_exchange},
+#define KIT_MUTANT(name, id)      {"mutant_" #name, id, register_kit},
+    WEIGHTS_MUTATIONS(WEIGHTS_MUTANT) EXCHANGE_MUTATIONS(EXCHANGE_MUTANT)
+        KIT_MUTATIONS(KIT_MUTANT)};
+
+static void each_mutant_fails_the_case_made_for_it(void)
+{
+    for (size_t i = 0; i < sizeof(mutants) / sizeof(mutants[0]); i++) {
+        kvs_conformance_options_t options = KVS_CONFORMANCE_INIT;
+        kvs_conformance_counts_t counts = {0};
+
+        options.only = mutants[i].id;
+        KT_OK(mutants[i].add(mutants[i].name));
+        KT_OK(kvs_conformance_run(mutants[i].name, &options, &counts));
+        if (counts.n_failed != 1) {
+            printf("\n  %s got past %s", mutants[i].name, mutants[i].id);
+        }
+        KT_INT(counts.n_failed, 1);
+    }
+}
+
+static const kt_test_t tests[] = {
+    KT_TEST(the_reference_with_weights_passes_every_case),
+    KT_TEST(the_reference_without_weights_passes_every_case),
+    KT_TEST(the_kits_store_passes_every_case),
+    KT_TEST(each_mutant_fails_the_case_made_for_it),
+};
+
+KT_MAIN("mutants", tests)
