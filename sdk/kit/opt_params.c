@@ -97,9 +97,13 @@ static kvs_status_t fail_unknown(const kvs_param_table_t *table, const char *nam
                                  i == 0 ? "" : ", ", names[i]);
     }
     near = kvs_near_name(name, names, n_names);
-    return kvs_fail(KVS_ERR_ARGUMENT, "%s: unknown parameter '%s'%s%s%s; accepted: %s",
-                    table->owner, name, near ? "; did you mean '" : "", near ? near : "",
-                    near ? "'?" : "", accepted);
+    if (near != NULL) {
+        return kvs_fail(KVS_ERR_ARGUMENT,
+                        "%s: unknown parameter '%s'; did you mean '%s'? Accepted: %s", table->owner,
+                        name, near, accepted);
+    }
+    return kvs_fail(KVS_ERR_ARGUMENT, "%s: unknown parameter '%s'; accepted: %s", table->owner,
+                    name, accepted);
 }
 
 static int type_fits(const kvs_param_info_t *info, uint32_t type)

@@ -255,9 +255,9 @@ static const kind_t *find_kind(const char *name)
         }
     }
     near = kvs_near_name(name, names, COUNT(names));
-    (void)kvs_fail(KVS_ERR_ARGUMENT,
-                   "unknown schedule '%s'%s%s%s; known: factor, multifactor, poly, cosine", name,
-                   near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    (void)kvs_fail(
+        KVS_ERR_ARGUMENT, "unknown schedule '%s'%s%s%s factor, multifactor, poly, cosine", name,
+        near ? "; did you mean '" : "; known:", near ? near : "", near ? "'? Known:" : "");
     return NULL;
 }
 

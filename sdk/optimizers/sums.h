@@ -9,15 +9,51 @@
 #include "steps.h"
 
 #define SUM_LANES 16
+#define SUM_CHUNK 256 /* elements whose terms are kept before they are squared and added */
 
-static inline double sum_of_lanes(double *lanes)
+typedef float lanes_f32 __attribute__((vector_size(SUM_LANES * sizeof(float))));
+typedef double lanes_f64 __attribute__((vector_size(SUM_LANES * sizeof(double))));
+
+/* `n` is a multiple of SUM_LANES. */
+ELEM void add_squares_f32(int64_t n, const float *terms, lanes_f64 *io_lanes)
 {
+    lanes_f64 sum = *io_lanes;
+
+    for (int64_t i = 0; i < n; i += SUM_LANES) {
+        lanes_f32 narrow;
+        lanes_f64 wide;
+
+        memcpy(&narrow, terms + i, sizeof(narrow));
+        wide = __builtin_convertvector(narrow, lanes_f64);
+        sum += wide * wide;
+    }
+    *io_lanes = sum;
+}
+
+ELEM void add_squares_f64(int64_t n, const double *terms, lanes_f64 *io_lanes)
+{
+    lanes_f64 sum = *io_lanes;
+
+    for (int64_t i = 0; i < n; i += SUM_LANES) {
+        lanes_f64 wide;
+
+        memcpy(&wide, terms + i, sizeof(wide));
+        sum += wide * wide;
+    }
+    *io_lanes = sum;
+}
+
+static inline double sum_of_lanes(const lanes_f64 *lanes)
+{
+    double sums[SUM_LANES];
+
+    memcpy(sums, lanes, sizeof(sums));
     for (int width = SUM_LANES / 2; width > 0; width /= 2) {
         for (int i = 0; i < width; i++) {
-            lanes[i] += lanes[i + width];
+            sums[i] += sums[i + width];
         }
     }
-    return lanes[0];
+    return sums[0];
 }
 
 /* SUMS_k(elem, n_terms, …) defines elem_sums_f32 and elem_sums_f64, which add to io_sums the squares of
@@ -27,31 +63,36 @@ static inline double sum_of_lanes(double *lanes)
         int64_t n, const type *restrict grad, const type *restrict weight, type *const *states,    \
         const type *scalars, double *io_sums)                                                      \
     {                                                                                              \
-        double lanes[n_terms][SUM_LANES] = {{0}};                                                  \
+        type terms[n_terms][SUM_CHUNK];                                                            \
+        lanes_f64 lanes[n_terms] = {{0}};                                                          \
         type s[KVS_OPTIMIZER_MAX_SCALARS];                                                         \
-        type terms[n_terms];                                                                       \
         const type *restrict x = states[a];                                                        \
         const type *restrict y = states[b];                                                        \
-        int64_t base = 0;                                                                          \
                                                                                                    \
         (void)weight, (void)x, (void)y;                                                            \
         memcpy(s, scalars, sizeof(s));                                                             \
-        for (; base + SUM_LANES <= n; base += SUM_LANES) {                                         \
-            for (int64_t i = base; i < base + SUM_LANES; i++) {                                    \
-                elem##_##suffix(__VA_ARGS__, s, terms);                                            \
+        for (int64_t base = 0; base < n; base += SUM_CHUNK) {                                      \
+            int64_t n_chunk = n - base < SUM_CHUNK ? n - base : SUM_CHUNK;                         \
+            int64_t n_padded = (n_chunk + SUM_LANES - 1) / SUM_LANES * SUM_LANES;                  \
+                                                                                                   \
+            for (int64_t j = 0; j < n_chunk; j++) {                                                \
+                int64_t i = base + j;                                                              \
+                type term[n_terms];                                                                \
+                                                                                                   \
+                elem##_##suffix(__VA_ARGS__, s, term);                                             \
                 for (int t = 0; t < n_terms; t++) {                                                \
-                    lanes[t][i - base] += (double)terms[t] * (double)terms[t];                     \
+                    terms[t][j] = term[t];                                                         \
                 }                                                                                  \
             }                                                                                      \
-        }                                                                                          \
-        for (int64_t i = base; i < n; i++) {                                                       \
-            elem##_##suffix(__VA_ARGS__, s, terms);                                                \
             for (int t = 0; t < n_terms; t++) {                                                    \
-                lanes[t][i - base] += (double)terms[t] * (double)terms[t];                         \
+                for (int64_t j = n_chunk; j < n_padded; j++) {                                     \
+                    terms[t][j] = 0;                                                               \
+                }                                                                                  \
+                add_squares_##suffix(n_padded, terms[t], &lanes[t]);                               \
             }                                                                                      \
         }                                                                                          \
         for (int t = 0; t < n_terms; t++) {                                                        \
-            io_sums[t] += sum_of_lanes(lanes[t]);                                                  \
+            io_sums[t] += sum_of_lanes(&lanes[t]);                                                 \
         }                                                                                          \
     }
 #define SUM(elem, type, suffix, ...)                                                               \

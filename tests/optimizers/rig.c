@@ -14,6 +14,7 @@ extern const kvs_plugin_t *kvs_plugin_entry_v1_optimizers(const kvs_host_t *host
                                                           const char **ret_refusal);
 
 static const kvs_plugin_t *plugin;
+static int64_t n_pieces = 1;
 
 static kvs_status_t find_optimizer(const char *name, const kvs_optimizer_t **ret_optimizer)
 {
@@ -30,9 +31,10 @@ static void parallel_for(int64_t n, int64_t grain,
                          void (*fn)(void *arg, int64_t begin, int64_t end), void *arg)
 {
     int64_t end = n;
+    int64_t step = n / n_pieces > grain ? n / n_pieces : grain;
 
     while (end > 0) {
-        int64_t begin = end > grain ? end - grain : 0;
+        int64_t begin = end > step ? end - step : 0;
 
         fn(arg, begin, end);
         end = begin;
@@ -61,6 +63,16 @@ void rig_start(void)
         printf("the plugin refuses the host: %s\n", refusal);
         exit(2);
     }
+}
+
+const kvs_optimizer_t *rig_optimizer_at(size_t index)
+{
+    return index < plugin->n_optimizers ? plugin->optimizers[index] : NULL;
+}
+
+void rig_set_pieces(int64_t n)
+{
+    n_pieces = n;
 }
 
 rig_key_t rig_key(int64_t number, int dtype, const int64_t *shape, int32_t ndim)

@@ -11,6 +11,12 @@
 /* Must come first in each test program. */
 void rig_start(void);
 
+/* Every built-in optimizer; NULL past the last. */
+const kvs_optimizer_t *rig_optimizer_at(size_t index);
+
+/* How many pieces the host's parallel_for makes at least; 1 at first. */
+void rig_set_pieces(int64_t n);
+
 typedef struct rig_key {
     kvs_key_entry_t entry;
     kvs_opt_key_t state;
