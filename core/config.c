@@ -296,5 +296,8 @@ const char *kvsi_config_text(const kvs_config_t *config, const char *name)
 
 int64_t kvsi_config_time_ms(const kvs_config_t *config, const char *name)
 {
-    return (int64_t)(strtod(kvsi_config_text(config, name), NULL) * 1000);
+    double seconds = strtod(kvsi_config_text(config, name), NULL);
+    int64_t ms = (int64_t)(seconds * 1000 + 0.5);
+
+    return ms == 0 && seconds > 0 ? 1 : ms;
 }
