@@ -15,7 +15,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic int shown_level = KVS_LOG_WARN; /* relaxed: a line more or less does not matter */
 static char shown_areas[256]; /* ",loader,engine,", or empty for all; guarded by lock */
 
-void kvsi_log_set(const char *setting)
+static void set(const char *setting)
 {
     size_t len = strcspn(setting, ",");
 
@@ -24,7 +24,7 @@ void kvsi_log_set(const char *setting)
             strncasecmp(setting, level_names[level], len) == 0) {
             pthread_mutex_lock(&lock);
             shown_areas[0] = '\0';
-            if (setting[len] == ',') {
+            if (setting[len] == ',' && setting[len + 1] != '\0') {
                 snprintf(shown_areas, sizeof(shown_areas), "%s,", setting + len);
             }
             pthread_mutex_unlock(&lock);
@@ -38,17 +38,30 @@ static void read_variable(void)
     const char *text = secure_getenv("KVSTORE_LOG");
 
     if (text != NULL) {
-        kvsi_log_set(text);
+        set(text);
     }
+}
+
+/* Before anything else is set or shown, so that the variable never undoes a later setting. */
+static void read_variable_once(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, read_variable);
+}
+
+void kvsi_log_set(const char *setting)
+{
+    read_variable_once();
+    set(setting);
 }
 
 static bool is_shown(int level, const char *area)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     char word[64];
     bool shown;
 
-    pthread_once(&once, read_variable);
+    read_variable_once();
     if (level > shown_level || level < KVS_LOG_ERROR) {
         return false;
     }

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Log lines: which are shown, and each whole, in one write to stderr. */
+#include "log.h"
+#include "kt.h"
+#include "threads.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static int saved_stderr = -1, pipe_ends[2];
+
+/* What is logged from here on goes to `read_logged`. */
+static void capture(void)
+{
+    if (pipe(pipe_ends) != 0 || fcntl(pipe_ends[0], F_SETFL, O_NONBLOCK) != 0) {
+        perror("pipe");
+        exit(2);
+    }
+    saved_stderr = dup(STDERR_FILENO);
+    dup2(pipe_ends[1], STDERR_FILENO);
+}
+
+/* End the capture and give what was written; static until the next. */
+static const char *read_logged(void)
+{
+    static char text[8192];
+    ssize_t n = read(pipe_ends[0], text, sizeof(text) - 1);
+
+    text[n > 0 ? n : 0] = '\0';
+    dup2(saved_stderr, STDERR_FILENO);
+    close(saved_stderr);
+    close(pipe_ends[0]);
+    close(pipe_ends[1]);
+    return text;
+}
+
+static void log_at_all_levels(const char *area)
+{
+    for (int level = 0; level <= KVS_LOG_TRACE + 1; level++) {
+        kvsi_log(level, area, "level %d", level);
+    }
+}
+
+/* In a child process, where nothing has been set or logged yet. Exits with 0 if the lines are so. */
+static void check_in_child(const char *variable, const char *setting, const char *want)
+{
+    pid_t child = fork();
+
+    if (child == 0) {
+        setenv("KVSTORE_LOG", variable, 1);
+        if (setting != NULL) {
+            kvsi_log_set(setting);
+        }
+        capture();
+        log_at_all_levels("store");
+        _exit(strcmp(read_logged(), want) != 0);
+    }
+    KT_INT(kt_wait_child(child), 0);
+}
+
+/* These two come first: their children must not find a setting already. */
+static void the_variable_decides_where_nothing_is_set(void)
+{
+    check_in_child("error", NULL, "kvstore error store: level 1\n");
+}
+
+static void a_setting_beats_the_variable(void)
+{
+    check_in_child("error", "warn", "kvstore error store: level 1\nkvstore warn store: level 2\n");
+}
+
+static void lines_up_to_the_level_are_shown(void)
+{
+    kvsi_log_set("warn");
+    capture();
+    log_at_all_levels("loader");
+    KT_STR(read_logged(), "kvstore error loader: level 1\nkvstore warn loader: level 2\n");
+    kvsi_log_set("Trace");
+    capture();
+    log_at_all_levels("x");
+    KT_STR(read_logged(),
+           "kvstore error x: level 1\nkvstore warn x: level 2\nkvstore info x: level "
+           "3\nkvstore debug x: level 4\nkvstore trace x: level 5\n");
+}
+
+static void only_the_named_areas_are_shown(void)
+{
+    kvsi_log_set("debug,loader,engine");
+    capture();
+    kvsi_log(KVS_LOG_DEBUG, "loader", "a");
+    kvsi_log(KVS_LOG_DEBUG, "load", "b");
+    kvsi_log(KVS_LOG_ERROR, "store", "c");
+    kvsi_log(KVS_LOG_DEBUG, "engine", "d");
+    kvsi_log(KVS_LOG_TRACE, "engine", "e");
+    KT_STR(read_logged(), "kvstore debug loader: a\nkvstore debug engine: d\n");
+}
+
+static void a_level_without_areas_shows_all_again(void)
+{
+    kvsi_log_set("info,loader");
+    kvsi_log_set("info");
+    capture();
+    kvsi_log(KVS_LOG_INFO, "store", "a");
+    KT_STR(read_logged(), "kvstore info store: a\n");
+}
+
+static void a_comma_without_an_area_shows_all(void)
+{
+    kvsi_log_set("info,");
+    capture();
+    kvsi_log(KVS_LOG_INFO, "store", "a");
+    KT_STR(read_logged(), "kvstore info store: a\n");
+}
+
+static void an_unknown_level_changes_nothing(void)
+{
+    kvsi_log_set("warn");
+    kvsi_log_set("loud,store");
+    capture();
+    kvsi_log(KVS_LOG_WARN, "loader", "a");
+    kvsi_log(KVS_LOG_INFO, "store", "b");
+    KT_STR(read_logged(), "kvstore warn loader: a\n");
+}
+
+static void a_long_line_is_cut_and_still_ends(void)
+{
+    char longer[4000];
+    const char *logged;
+
+    memset(longer, 'm', sizeof(longer));
+    longer[sizeof(longer) - 1] = '\0';
+    kvsi_log_set("warn");
+    capture();
+    kvsi_log(KVS_LOG_WARN, "store", "%s", longer);
+    kvsi_log(KVS_LOG_WARN, "store", "next");
+    logged = read_logged();
+    KT_TRUE(strncmp(logged, "kvstore warn store: mmmm", 24) == 0);
+    KT_HAS(logged, "mmm\nkvstore warn store: next\n");
+    KT_TRUE(strlen(logged) < 2000);
+}
+
+static const kt_test_t tests[] = {
+    KT_TEST(the_variable_decides_where_nothing_is_set), KT_TEST(a_setting_beats_the_variable),
+    KT_TEST(lines_up_to_the_level_are_shown),           KT_TEST(only_the_named_areas_are_shown),
+    KT_TEST(a_level_without_areas_shows_all_again),     KT_TEST(a_comma_without_an_area_shows_all),
+    KT_TEST(an_unknown_level_changes_nothing),          KT_TEST(a_long_line_is_cut_and_still_ends),
+};
+KT_MAIN("log", tests)
