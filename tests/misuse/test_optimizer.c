@@ -357,6 +357,82 @@ static void an_attribute_holds_for_the_pushes_after_it(void)
     misuse_close_working(store, kvs_key_int(9));
 }
 
+/* ---- every built-in optimizer ---- */
+
+static const char *const all_optimizers[] = {
+    "sgd",      "nag",     "signum", "signsgd", "adam",   "adamw",   "adabelief",
+    "adamax",   "nadam",   "lamb",   "lans",    "lars",   "adagrad", "groupadagrad",
+    "adadelta", "rmsprop", "ftrl",   "ftml",    "dcasgd", "test",
+};
+#define N_OPTIMIZERS (sizeof(all_optimizers) / sizeof(all_optimizers[0]))
+
+/* The weight after three pushes of 1, 2, … 6 with this parameter. */
+static void weight_after_pushes(const char *optimizer, const kvs_param_t *param, size_t n_params,
+                                float *ret_weight)
+{
+    kvs_store_t *store = misuse_open();
+    float gradient[MISUSE_N] = {1, 2, 3, 4, 5, 6};
+
+    KT_OK(set(store, optimizer, param, n_params));
+    for (int i = 0; i < 3; i++) {
+        KT_OK(misuse_push(store, kvs_key_int(MISUSE_KEY),
+                          kt_tensor(gradient, KVS_DTYPE_float32, misuse_shape, 2)));
+    }
+    for (int i = 0; i < MISUSE_N; i++) {
+        KT_REAL(gradient[i], i + 1);
+    }
+    KT_OK(misuse_pull(store, kvs_key_int(MISUSE_KEY),
+                      kt_tensor(ret_weight, KVS_DTYPE_float32, misuse_shape, 2)));
+    misuse_close_working(store, kvs_key_int(9));
+}
+
+static void no_optimizer_changes_the_pushed_gradient_and_all_update(void)
+{
+    for (size_t i = 0; i < N_OPTIMIZERS; i++) {
+        float weight[MISUSE_N] = {0};
+
+        weight_after_pushes(all_optimizers[i], NULL, 0, weight);
+        if (weight[1] == 2 || isnan(weight[1])) {
+            printf("\n  %s: weight %g after three pushes", all_optimizers[i], (double)weight[1]);
+            KT_TRUE(0);
+        }
+    }
+}
+
+static void a_clip_of_zero_is_off_in_all(void)
+{
+    const kvs_param_t zero = real("clip_gradient", 0);
+
+    for (size_t i = 0; i < N_OPTIMIZERS; i++) {
+        float clipped[MISUSE_N] = {0}, plain[MISUSE_N] = {1};
+
+        weight_after_pushes(all_optimizers[i], &zero, 1, clipped);
+        weight_after_pushes(all_optimizers[i], NULL, 0, plain);
+        KT_TRUE(memcmp(clipped, plain, sizeof(plain)) == 0);
+    }
+}
+
+static void dcasgd_with_momentum_updates(void)
+{
+    kvs_store_t *store = misuse_open();
+    kvs_param_t params[2] = {real("learning_rate", 1), real("momentum", 0.5)};
+
+    KT_OK(set(store, "dcasgd", params, 2));
+    KT_OK(push_same(store, 1));
+    KT_REAL(first_value(store), 0); /* prev = w: s = g; m = -1; w = 0 */
+    misuse_close_working(store, kvs_key_int(9));
+}
+
+static void adamax_with_a_first_gradient_of_zero_leaves_the_weight(void)
+{
+    kvs_store_t *store = misuse_open();
+
+    KT_OK(set(store, "adamax", NULL, 0));
+    KT_OK(push_same(store, 0));
+    KT_REAL(first_value(store), 1);
+    misuse_close_working(store, kvs_key_int(9));
+}
+
 static const kt_test_t tests[] = {
     KT_TEST(no_optimizer_is_an_error),
     KT_TEST(an_unknown_optimizer_is_an_error_naming_it_and_those_there_are),
@@ -380,5 +456,9 @@ static const kt_test_t tests[] = {
     KT_TEST(an_updater_takes_the_place_of_the_optimizer),
     KT_TEST(wrong_attributes_are_errors_and_change_nothing),
     KT_TEST(an_attribute_holds_for_the_pushes_after_it),
+    KT_TEST(no_optimizer_changes_the_pushed_gradient_and_all_update),
+    KT_TEST(a_clip_of_zero_is_off_in_all),
+    KT_TEST(dcasgd_with_momentum_updates),
+    KT_TEST(adamax_with_a_first_gradient_of_zero_leaves_the_weight),
 };
 KT_MAIN("misuse.optimizer", tests)
