@@ -60,6 +60,7 @@ static kvs_status_t check_list(const kvsi_request_t *request, const kvs_arrays_t
                             KVSI_KEY_TEXT(&request->keys[i]), what);
         }
         if (__builtin_add_overflow(total, arrays->per_key[i], &total)) {
+            total = SIZE_MAX; /* the sum that wrapped might be right */
             break;
         }
     }
@@ -703,16 +704,42 @@ static int by_begin(const void *a, const void *b)
     return (left->end > right->end) - (left->end < right->end);
 }
 
+/* Bytes of a row-sparse array's rows and of their ids: an out's as far as there is room. */
+static void measure_rows(const kvs_tensor_t *tensor, bool out, size_t *ret_rows, size_t *ret_ids)
+{
+    size_t n_rows = (size_t)(out ? tensor->rows->capacity : tensor->rows->n_rows);
+    size_t row_bytes = tensor->dtype.bits / 8;
+
+    for (int32_t i = 1; i < tensor->ndim; i++) {
+        row_bytes *= (size_t)tensor->shape[i];
+    }
+    *ret_rows = n_rows * row_bytes;
+    *ret_ids = n_rows * sizeof(int64_t);
+}
+
+static void add_span(span_t *spans, size_t *n, const void *begin, size_t n_bytes, size_t group,
+                     bool out)
+{
+    if (n_bytes > 0) {
+        spans[(*n)++] = (span_t){(uintptr_t)begin, (uintptr_t)begin + n_bytes, group, out};
+    }
+}
+
+/* At most two for each tensor. */
 static void add_spans(span_t *spans, size_t *n, const kvs_tensor_t *tensors, size_t n_tensors,
                       size_t group, bool out)
 {
     for (size_t i = 0; i < n_tensors; i++) {
-        int64_t n_elems = n_elems_of(&tensors[i]);
-        uintptr_t begin = (uintptr_t)tensors[i].data;
+        const kvs_tensor_t *tensor = &tensors[i];
+        size_t bytes, id_bytes;
 
-        if (n_elems > 0 && tensors[i].rows == NULL) {
-            spans[(*n)++] = (span_t){
-                begin, begin + (uintptr_t)n_elems * (tensors[i].dtype.bits / 8), group, out};
+        if (tensor->rows == NULL) {
+            bytes = (size_t)n_elems_of(tensor) * (tensor->dtype.bits / 8);
+            add_span(spans, n, tensor->data, bytes, group, out);
+        } else {
+            measure_rows(tensor, out, &bytes, &id_bytes);
+            add_span(spans, n, tensor->data, bytes, group, out);
+            add_span(spans, n, tensor->rows->ids, id_bytes, group, out);
         }
     }
 }
@@ -770,18 +797,18 @@ static kvs_status_t number_outs(kvsi_op_t *op)
 
 kvs_status_t kvsi_op_find_shared(kvsi_op_t *op)
 {
-    span_t on_stack[32], *spans = on_stack;
-    size_t n_max = op->n_values + op->n_outs, n = 0;
+    span_t on_stack[64], *spans = on_stack;
+    size_t n_arrays_of_op = op->n_values + op->n_outs, n_max = 2 * n_arrays_of_op, n = 0;
     bool shared, sorted = true;
 
-    if (op->n_outs == 0 || (n_max == 1 && op->pub.n_groups == 1)) {
+    if (op->n_outs == 0 || n_arrays_of_op == 1) {
         return KVS_OK;
     }
     if (n_max > sizeof(on_stack) / sizeof(on_stack[0])) {
         spans = malloc(n_max * sizeof(*spans));
         if (spans == NULL) {
             return kvs_fail(KVS_ERR_NO_MEMORY, "%s: no memory to compare %zu arrays",
-                            kvsi_verb_name((kvs_verb_t)op->pub.verb), n_max);
+                            kvsi_verb_name((kvs_verb_t)op->pub.verb), n_arrays_of_op);
         }
     }
     for (size_t g = 0; g < op->pub.n_groups; g++) {
