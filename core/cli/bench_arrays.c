@@ -7,16 +7,6 @@
 
 #define ALIGN_BYTES 64
 
-int64_t bench_shape_n_elems(const bench_shape_t *shape)
-{
-    int64_t n = 1;
-
-    for (int32_t i = 0; i < shape->ndim; i++) {
-        n *= shape->dims[i];
-    }
-    return n;
-}
-
 static kvs_status_t make_one(const bench_shape_t *shape, float value, kvs_tensor_t *ret_tensor)
 {
     int64_t n_elems = bench_shape_n_elems(shape);

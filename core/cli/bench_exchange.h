@@ -11,7 +11,15 @@ typedef struct bench_shape {
     int64_t dims[4];
 } bench_shape_t;
 
-int64_t bench_shape_n_elems(const bench_shape_t *shape);
+static inline int64_t bench_shape_n_elems(const bench_shape_t *shape)
+{
+    int64_t n = 1;
+
+    for (int32_t i = 0; i < shape->ndim; i++) {
+        n *= shape->dims[i];
+    }
+    return n;
+}
 
 /* Arrays of ones or zeros, `n_per_key` for each key, one key after the other. */
 typedef struct bench_arrays {

@@ -190,7 +190,9 @@ static kvs_status_t run_process(const bench_t *bench, figures_t *ret_figures)
     } else {
         status = read_figures(in, pid, ret_figures);
     }
-    if (in == NULL || fclose(in) != 0) {
+    if (in != NULL) {
+        fclose(in);
+    } else {
         close(ends[0]);
     }
     return status;
