@@ -163,6 +163,7 @@ static void scan_place(scan_t *scan, const char *path)
         scan_file(scan, path);
         return;
     }
+    scan->list->arena.failed |= n_entries < 0 && errno == ENOMEM;
     if (n_entries < 0 && errno != ENOENT) {
         kvsi_log(KVS_LOG_WARN, "discovery", "cannot read directory '%s': %s", path,
                  strerror(errno));

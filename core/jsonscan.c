@@ -481,8 +481,10 @@ static int scan_all(scan_t *scan)
 {
     int result;
 
+    scan->place->out_of_memory = 0;
     scan->keys = malloc(scan->n_bytes + sizeof(uint32_t));
     if (scan->keys == NULL) {
+        scan->place->out_of_memory = 1;
         return fault(scan, 0, "out of memory");
     }
     result = scan_text(scan);

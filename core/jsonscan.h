@@ -17,6 +17,7 @@ typedef struct kvsi_json_place {
     char field
         [KVSI_JSON_FIELD_BYTES]; /* "provides[0].name"; "" for the whole; cut if it is longer */
     char reason[128];
+    int out_of_memory; /* so the text may be right */
 } kvsi_json_place_t;
 
 /* 0 if `text` is one JSON value and nothing else; -1 with the place of the first fault. */

@@ -597,6 +597,7 @@ void kvsi_manifest_parse(kvsi_arena_t *arena, const char *text, size_t n_bytes,
         return;
     }
     if (kvsi_jsonscan_check(text, n_bytes, &place) != 0) {
+        arena->failed |= place.out_of_memory;
         judge_bad(&reader, &place, place.field,
                   place.field[0] == '\0' ? place.reason
                                          : kvsi_arena_text(arena, ": %s", place.reason));
