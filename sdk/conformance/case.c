@@ -384,13 +384,6 @@ double cf_round(int dtype, double value)
     return cf_decode(dtype, bytes);
 }
 
-bool cf_is_floating(int dtype)
-{
-    uint8_t code = kvs_dtype(dtype).code;
-
-    return code == KVS_CODE_FLOAT || code == KVS_CODE_BFLOAT;
-}
-
 bool cf_has_dtype(cf_t *t, int dtype)
 {
     kvs_device_t device = {t->memory->device_type, 0};

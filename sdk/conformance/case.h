@@ -116,7 +116,7 @@ void cf_want_sum(cf_t *t, const char *what, const cf_array_t *array, int n_place
 
 /* ---- Keys ------------------------------------------------------------------------------------ */
 
-/* Keys of this case alone: `n` below 1000. The text of the second is "ID/n". */
+/* Keys of this case alone, an integer and a string; `n` is below 1000. */
 kvs_key_t cf_key(const cf_t *t, int n);
 kvs_key_t cf_name(cf_t *t, int n);
 /* The key as texts of errors show it. Lives as long as the run. */
@@ -151,7 +151,6 @@ int64_t cf_get_int(const cf_t *t, const cf_array_t *array, int64_t i);
 void cf_set_all(const cf_t *t, cf_array_t *array, double value);
 /* The value nearest to `value` in that dtype, to even if two are. */
 double cf_round(int dtype, double value);
-bool cf_is_floating(int dtype);
 /* Whether the store takes arrays of it on the device of this run. */
 bool cf_has_dtype(cf_t *t, int dtype);
 

@@ -65,8 +65,8 @@ typedef struct kvs_conformance_counts {
 } kvs_conformance_counts_t;
 
 /* Try the rules on backend `name`. `options` NULL: the defaults. KVS_OK says that they were tried:
- * whether all passed, `ret_counts` tells. ERR_ARGUMENT: no such rule; ERR_NOT_IMPLEMENTED: the suite
- * or the backend has no arrays on that device; else what kvs_store_create said. */
+ * whether all passed, `ret_counts` tells. ERR_ARGUMENT: no name, no such rule; ERR_NOT_IMPLEMENTED: the
+ * suite or the backend has no arrays on that device; else what kvs_store_create said. */
 kvs_status_t kvs_conformance_run(const char *name, const kvs_conformance_options_t *options,
                                  kvs_conformance_counts_t *ret_counts);
 

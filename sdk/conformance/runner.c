@@ -216,7 +216,12 @@ static void run_case(cf_t *t, const cf_case_t *which)
         which->run(t);
     }
     CF_OK(t, kvs_store_barrier(t->store));
-    CF_OK(t, kvs_store_close(t->store));
+    status = kvs_store_close(t->store);
+    cf_check_ok(t, status, "kvs_store_close");
+    if (status == KVS_ERR_TIMEOUT) {
+        t->arrays = NULL; /* operations that go on may still use them */
+        t->blocks = NULL;
+    }
     cf_check_margins(t);
     cf_release(t);
     t->store = NULL;
@@ -275,8 +280,17 @@ static void run_on(cf_t *t, const kvs_conformance_options_t *options,
     }
 }
 
-static kvs_status_t check_options(const kvs_conformance_options_t *options)
+static kvs_status_t check_arguments(const char *name, const kvs_conformance_options_t *options)
 {
+    if (name == NULL) {
+        return kvs_fail(KVS_ERR_ARGUMENT, "conformance: the backend's name is NULL");
+    }
+    if (options->size != sizeof(*options)) {
+        return kvs_fail(KVS_ERR_ARGUMENT,
+                        "conformance: the options' size is %u; begin with KVS_CONFORMANCE_INIT "
+                        "(size %zu)",
+                        options->size, sizeof(*options));
+    }
     if (options->only == NULL) {
         return KVS_OK;
     }
@@ -326,7 +340,7 @@ kvs_status_t kvs_conformance_run(const char *name, const kvs_conformance_options
     cf_t *t;
 
     options = options ? options : &defaults;
-    status = check_options(options);
+    status = check_arguments(name, options);
     if (status != KVS_OK) {
         return status;
     }

@@ -32,6 +32,16 @@ static void a_backend_that_does_not_exist_is_an_error(void)
     KT_INT(counts.n_cases, 77);
 }
 
+static void options_that_were_not_initialised_are_an_error(void)
+{
+    kvs_conformance_options_t options = {0};
+    kvs_conformance_counts_t counts;
+
+    KT_FAIL(kvs_conformance_run("reference", &options, &counts), KVS_ERR_ARGUMENT,
+            "KVS_CONFORMANCE_INIT");
+    KT_FAIL(kvs_conformance_run(NULL, NULL, &counts), KVS_ERR_ARGUMENT, "NULL");
+}
+
 static void an_unknown_rule_is_an_error(void)
 {
     kvs_conformance_options_t options = KVS_CONFORMANCE_INIT;
@@ -133,6 +143,7 @@ static void a_case_that_does_not_apply_says_why(void)
 static const kt_test_t tests[] = {
     KT_TEST(every_rule_has_its_own_id_and_one_sentence),
     KT_TEST(a_backend_that_does_not_exist_is_an_error),
+    KT_TEST(options_that_were_not_initialised_are_an_error),
     KT_TEST(an_unknown_rule_is_an_error),
     KT_TEST(a_device_without_arrays_is_an_error),
     KT_TEST(an_option_of_the_store_is_passed_on),
