@@ -736,6 +736,22 @@ static void states_come_and_go_with_the_parameters(void)
     kvs_opt_free(opt);
 }
 
+static void states_that_do_not_fit_leave_the_key_as_it_was(void)
+{
+    static const int64_t shape[] = {INT64_C(1) << 58};
+    kvs_opt_t *opt = plain_opt("show");
+    kvs_key_entry_t key = key_of(1, KVS_DTYPE_float32);
+    kvs_opt_key_t state = {0};
+    const float weight[] = {0};
+
+    key.shape = shape;
+    key.n_elems = shape[0];
+    KT_FAIL(kvs_opt_begin(opt, &state, &key, weight), KVS_ERR_NO_MEMORY,
+            "optimizer 'show': states of 288230376151711744 elements: ");
+    KT_TRUE(state.states == NULL);
+    kvs_opt_free(opt);
+}
+
 /* ---- Steps ----------------------------------------------------------------------------------------- */
 
 static void steps_change_their_block_and_nothing_else(void)
@@ -887,6 +903,7 @@ static const kt_test_t tests[] = {
     KT_TEST(states_begin_as_zeros_or_as_the_weight),
     KT_TEST(half_types_get_a_float32_master_when_asked_for),
     KT_TEST(states_come_and_go_with_the_parameters),
+    KT_TEST(states_that_do_not_fit_leave_the_key_as_it_was),
     KT_TEST(steps_change_their_block_and_nothing_else),
     KT_TEST(phases_sum_whole_arrays_and_see_earlier_totals),
     KT_TEST(rows_keep_their_own_state),
