@@ -75,6 +75,23 @@ static void note_error(kvsi_op_t *op, kvs_status_t status, size_t list_index)
     pthread_mutex_unlock(&op->store->lock);
 }
 
+/* Whether the key stands or falls with the op: the op made it, or, where no weights are kept and any
+ * exchange makes a key, none has succeeded yet. */
+static bool decides_key(const kvsi_op_t *op, size_t g)
+{
+    return op->made[g] || (!op->store->keeps_weights && !key_of(&op->pub.groups[g])->proven);
+}
+
+/* The op failed, and its key with it, unless a later exchange is on its way to make it. */
+static void drop_key_locked(kvsi_op_t *op, kvsi_key_t *key)
+{
+    bool is_awaited = !op->store->keeps_weights && key->mark > op->pub.sequence;
+
+    if (!is_awaited) {
+        kvsi_keys_set_live(&op->store->keys, key, false);
+    }
+}
+
 /* A key whose init failed takes back what the backend made of it, and can be initialised again. */
 static void forget_key(kvsi_op_t *op, kvs_group_t *group)
 {
@@ -86,9 +103,16 @@ static void forget_key(kvsi_op_t *op, kvs_group_t *group)
     }
     memset(key->entry.state, 0, store->keys.state_bytes);
     pthread_mutex_lock(&store->lock);
-    key->used = false;
-    kvsi_keys_set_live(&store->keys, key, false);
+    drop_key_locked(op, key);
+    key->used = key->live;
     pthread_mutex_unlock(&store->lock);
+}
+
+/* Whether the key is the one that the op was issued for: its init may have failed since, and another
+ * have been issued. */
+static bool is_live_locked(const kvsi_op_t *op, const kvs_group_t *group)
+{
+    return key_of(group)->live && key_of(group)->born <= op->pub.sequence;
 }
 
 static kvsi_op_t *take_debt_locked(kvs_store_t *store, const kvs_group_t *groups, size_t n_groups);
@@ -106,7 +130,7 @@ static kvs_status_t check_late(kvsi_op_t *op, const kvs_group_t *group)
 
     pthread_mutex_lock(&store->lock);
     debt = take_debt_locked(store, group, 1);
-    live = key_of(group)->live;
+    live = is_live_locked(op, group);
     pthread_mutex_unlock(&store->lock);
     if (debt != NULL) {
         return tell(debt, verb);
@@ -152,9 +176,13 @@ static void run_groups(kvsi_op_t *op, size_t first, size_t n)
                 trace_group(begun, op, group);
             }
         }
-        for (size_t i = g; status != KVS_OK && i < g + step; i++) {
+        for (size_t i = g; i < g + step; i++) {
+            if (status == KVS_OK) {
+                key_of(&op->pub.groups[i])->proven = true; /* guarded by the lane */
+                continue;
+            }
             note_error(op, status, op->pub.groups[i].list_index);
-            if (op->made[i]) {
+            if (decides_key(op, i)) {
                 forget_key(op, &op->pub.groups[i]);
             }
         }
@@ -279,6 +307,8 @@ static bool own_lanes_locked(kvsi_op_t *op)
     }
     for (size_t g = 0; g < op->pub.n_groups; g++) {
         key_of(&op->pub.groups[g])->lane.owned = true;
+        /* the init it was resolved with may have failed since */
+        op->late |= !is_live_locked(op, &op->pub.groups[g]);
     }
     op->store->updater_lane.owned |= op->uses_updater;
     return true;
@@ -489,10 +519,14 @@ void kvsi_engine_complete(kvs_op_t *pub, kvs_status_t status)
     op->consumed = true;
     if (status != KVS_OK) {
         note_error_locked(op, status, 0);
-        for (size_t g = 0; g < op->pub.n_groups; g++) {
-            if (op->made[g]) {
-                kvsi_keys_set_live(&store->keys, key_of(&op->pub.groups[g]), false);
-            }
+    }
+    for (size_t g = 0; g < op->pub.n_groups; g++) {
+        kvsi_key_t *key = key_of(&op->pub.groups[g]);
+
+        if (status == KVS_OK) {
+            key->proven = true;
+        } else if (decides_key(op, g)) {
+            drop_key_locked(op, key);
         }
     }
     end_op_locked(op);

@@ -19,7 +19,9 @@ typedef struct kvsi_key {
     uint64_t mark;         /* sequence of the operation that groups its list by this key just now */
     size_t mark_group;
     uint64_t hash;
+    uint64_t born; /* sequence of the operation that made it live */
     bool live;     /* initialised, or its init is under way */
+    bool proven;   /* an operation on it has succeeded since */
     bool used;     /* the backend has seen it: its state may need a release */
     int64_t *dims; /* entry.shape */
     char *name;    /* entry.name */

@@ -20,28 +20,49 @@ float *big_array(void)
     return array;
 }
 
-kvs_status_t call_key(kvs_store_t *store, kvs_verb_t verb, kvs_key_t key, float *data,
-                      int64_t n_elems, kvs_event_t **ret_event)
+static kvs_status_t call_arrays(kvs_store_t *store, kvs_verb_t verb, const kvs_key_t *keys,
+                                size_t n_keys, const kvs_arrays_t *arrays, kvs_event_t **ret_event)
 {
-    kvs_tensor_t tensor = KT_F32(data, n_elems);
-    kvs_arrays_t arrays = kvs_arrays(&tensor, 1);
     kvs_call_t options = KVS_CALL_INIT;
 
     options.ret_event = ret_event;
     switch (verb) {
     case KVS_VERB_INIT:
-        return kvs_store_init(store, &key, 1, &arrays, &options);
+        return kvs_store_init(store, keys, n_keys, arrays, &options);
     case KVS_VERB_PUSH:
-        return kvs_store_push(store, &key, 1, &arrays, &options);
+        return kvs_store_push(store, keys, n_keys, arrays, &options);
     case KVS_VERB_PULL:
-        return kvs_store_pull(store, &key, 1, &arrays, &options);
+        return kvs_store_pull(store, keys, n_keys, arrays, &options);
     case KVS_VERB_PUSHPULL:
-        return kvs_store_pushpull(store, &key, 1, &arrays, NULL, &options);
+        return kvs_store_pushpull(store, keys, n_keys, arrays, NULL, &options);
     case KVS_VERB_BROADCAST:
-        return kvs_store_broadcast(store, &key, 1, &arrays, &arrays, &options);
+        return kvs_store_broadcast(store, keys, n_keys, arrays, arrays, &options);
     default:
         return KVS_ERR_INTERNAL;
     }
+}
+
+kvs_status_t call_key(kvs_store_t *store, kvs_verb_t verb, kvs_key_t key, float *data,
+                      int64_t n_elems, kvs_event_t **ret_event)
+{
+    kvs_tensor_t tensor = KT_F32(data, n_elems);
+    kvs_arrays_t arrays = kvs_arrays(&tensor, 1);
+
+    return call_arrays(store, verb, &key, 1, &arrays, ret_event);
+}
+
+kvs_status_t call_list(kvs_store_t *store, kvs_verb_t verb, const int64_t *keys, size_t n_keys,
+                       float *const *data, int64_t n_elems, kvs_event_t **ret_event)
+{
+    kvs_tensor_t tensors[64];
+    kvs_key_t names[64];
+    kvs_arrays_t arrays = kvs_arrays(tensors, n_keys);
+
+    for (size_t i = 0; i < n_keys; i++) {
+        tensors[i] = kt_tensor(data[i], KVS_DTYPE_float32, &n_elems, 1);
+        names[i] = kvs_key_int(keys[i]);
+    }
+    return call_arrays(store, verb, names, n_keys, &arrays, ret_event);
 }
 
 kvs_status_t call(kvs_store_t *store, kvs_verb_t verb, int64_t key, float *data, int64_t n_elems)
@@ -94,6 +115,20 @@ int is_done(kvs_event_t *event)
 
     KT_OK(kvs_event_test(event, &done));
     return done;
+}
+
+kvs_status_t add_updater(const kvs_key_t *key, const kvs_tensor_t *value,
+                         const kvs_tensor_t *stored, void *arg)
+{
+    const float *from = value->data;
+    float *to = stored->data;
+
+    (void)key;
+    (void)arg;
+    for (int64_t i = 0; i < stored->shape[0]; i++) {
+        to[i] += from[i];
+    }
+    return KVS_OK;
 }
 
 static void run_caller(void *arg)

@@ -16,6 +16,9 @@ kvs_status_t call_key(kvs_store_t *store, kvs_verb_t verb, kvs_key_t key, float 
                       int64_t n_elems, kvs_event_t **ret_event);
 /* The same for an integer key, without an event. */
 kvs_status_t call(kvs_store_t *store, kvs_verb_t verb, int64_t key, float *data, int64_t n_elems);
+/* A list: array `i` is key `i`'s value, out, or both at once. At most 64 keys. */
+kvs_status_t call_list(kvs_store_t *store, kvs_verb_t verb, const int64_t *keys, size_t n_keys,
+                       float *const *data, int64_t n_elems, kvs_event_t **ret_event);
 /* A key with a value of one element. */
 void init_one(kvs_store_t *store, int64_t key, float value);
 kvs_status_t push_one(kvs_store_t *store, int64_t key, float value);
@@ -28,6 +31,10 @@ kvs_event_t *start_big(kvs_store_t *store, kvs_verb_t verb, int64_t key);
 /* Wait for the event and free it. */
 kvs_status_t finish(kvs_event_t *event);
 int is_done(kvs_event_t *event);
+
+/* A user's updater that adds the sum to the stored value. */
+kvs_status_t add_updater(const kvs_key_t *key, const kvs_tensor_t *value,
+                         const kvs_tensor_t *stored, void *arg);
 
 /* A call on a thread of its own. */
 typedef struct caller {
