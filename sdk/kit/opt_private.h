@@ -5,7 +5,7 @@
 #define KVS_KIT_OPT_PRIVATE_H
 
 #include "opt_keymap.h"
-#include "optimizer.h"
+#include <kvstore/optimizer.h>
 #include "schedule.h"
 
 /* The parameters that all optimizers have; their own follow. */

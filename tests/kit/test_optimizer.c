@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_optimizer.c - the driver with optimizers made for this test, which show what they are given.
  * The built-in ones have tests of their own, in tests/optimizers. */
-#include "optimizer.h"
+#include <kvstore/optimizer.h>
 
 #include "kt.h"
 #include "status.h"

@@ -6,7 +6,7 @@
 
 #include <kvstore/kvstore.h>
 
-#include "optimizer.h"
+#include <kvstore/optimizer.h>
 
 /* Must come first in each test program. */
 void rig_start(void);

@@ -8,9 +8,8 @@
 #ifndef KVSTORE_KIT_H
 #define KVSTORE_KIT_H
 
+#include <kvstore/optimizer.h>
 #include <kvstore/plugin.h>
-
-#include "optimizer.h"
 
 #include <pthread.h>
 

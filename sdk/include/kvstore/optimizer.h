@@ -6,10 +6,14 @@
  * The way of one update: check_key for all keys of the push, issue for each; then, once the
  * gradient's sum is known, begin, prepare if kvs_opt_needs_whole, and step for each block.
  * The optimizer itself is a plugin's table (kvs_optimizer_t). Semantics: those of MXNet's Optimizer. */
-#ifndef KVS_KIT_OPTIMIZER_H
-#define KVS_KIT_OPTIMIZER_H
+#ifndef KVSTORE_OPTIMIZER_H
+#define KVSTORE_OPTIMIZER_H
 
 #include <kvstore/plugin.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 /* The parsed specification, the schedule, and the counts that belong to no key. */
 typedef struct kvs_opt kvs_opt_t;
@@ -62,15 +66,16 @@ void kvs_opt_key_release(kvs_opt_key_t *key_state);
  * steps, and the gradient's sum must exist as a whole by then. */
 int kvs_opt_needs_whole(const kvs_opt_t *opt);
 
-/* Complete the scalars of `update` by what the whole arrays of `n` elements say. Cuts the work over
- * the host's pool at multiples of KVS_OPTIMIZER_SUM_BLOCK; the bits don't depend on the cut. Once for
- * each update, also for empty arrays. Does nothing for optimizers that don't need it. */
+/* After kvs_opt_begin: complete the scalars of `update` by what the whole arrays of `n` elements say.
+ * Cuts the work over the host's pool at multiples of KVS_OPTIMIZER_SUM_BLOCK; the bits don't depend
+ * on the cut. Once for each update, also for empty arrays. Does nothing for optimizers that don't
+ * need it. */
 void kvs_opt_prepare(const kvs_opt_t *opt, kvs_opt_key_t *key_state, int dtype, int64_t n,
                      const void *grad, const void *weight, kvs_opt_update_t *update);
 
-/* Update `n` elements of dtype `dtype`, beginning with element `first` of the array: `grad`, never
- * changed, and `weight` point at that element. Blocks of one key may run on several threads at once;
- * results don't depend on how the array is cut. */
+/* After kvs_opt_begin: update `n` elements of dtype `dtype`, beginning with element `first` of the
+ * array: `grad`, never changed, and `weight` point at that element. Blocks of one key may run on
+ * several threads at once; results don't depend on how the array is cut. */
 void kvs_opt_step(const kvs_opt_t *opt, const kvs_opt_update_t *update, kvs_opt_key_t *key_state,
                   int dtype, int64_t first, int64_t n, const void *grad, void *weight);
 
@@ -96,4 +101,7 @@ int64_t kvs_opt_num_update(const kvs_opt_t *opt);
 double kvs_opt_rate(kvs_opt_t *opt);
 const char *kvs_opt_name(const kvs_opt_t *opt);
 
+#ifdef __cplusplus
+}
+#endif
 #endif
