@@ -517,6 +517,10 @@ static kvs_status_t call_updater(const kvs_key_t *key, const kvs_tensor_t *value
     const kvs_store_t *store = arg;
     kvs_status_t status;
 
+    if (store->updater == NULL) {
+        return kvs_fail(KVS_ERR_PLUGIN, "backend '%s' calls an updater that was removed",
+                        store->backend->name);
+    }
     kvsi_status_clear();
     kvsi_callback_begin();
     status = store->updater(key, value, stored, store->updater_arg);
@@ -571,6 +575,7 @@ kvs_status_t kvs_store_set_optimizer(kvs_store_t *store, const kvs_optimizer_spe
     status = store->ops->set_optimizer(store->state, spec);
     if (status == KVS_OK) {
         store->has_updater = false;
+        store->updater = NULL;
     }
     end_change(store);
     return status;

@@ -51,12 +51,14 @@ static const command_t commands[] = {
      "  --json   one object: settings, an array of {owner, name, type, value, origin, default, doc,\n"
      "           error}\n",
      cmd_config},
-    {"conformance", "NAME [--list] [--device cpu|cuda]", "hold a backend against the contract",
+    {"conformance", "NAME [--list] [--json] [--device cpu|cuda] [--only ID]", "hold a backend against the contract",
      "Runs the rules that every backend keeps against backend NAME, a line for each rule. The "
      "last\n"
      "line counts them; the exit status is 0 only if all that apply passed.\n"
      "\n"
      "  --list     name the rules, run none\n"
+     "  --json     one object: the counts, and for each rule its id, outcome and text\n"
+     "  --only     run one rule\n"
      "  --device   only arrays on that device type; default: every one that is available\n",
      cmd_conformance},
     {"bench", "WORKLOAD... [--backend NAME] [--pushpull] [--json]", "measure a backend",
