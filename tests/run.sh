@@ -129,12 +129,13 @@ build() {
 }
 
 # The figures of ctest's own summary: "N% tests passed, F tests failed out of T", then the tests
-# that did not run, "12 - name (Skipped)" or "(Disabled)".
+# that did not run, "12 - name (Skipped)", which are in T, or "(Disabled)", which are not.
 count_results() {
     awk '
-        / tests passed, .* failed out of / { total = $NF; failed = $4; skipped = 0 }
-        /^[ \t]*[0-9]+ - .*\((Skipped|Disabled)\)$/ { skipped++ }
-        END { printf "%d %d %d\n", total - failed - skipped, failed, skipped }
+        / tests passed, .* failed out of / { total = $NF; failed = $4; skipped = disabled = 0 }
+        /^[ \t]*[0-9]+ - .*\(Skipped\)$/ { skipped++ }
+        /^[ \t]*[0-9]+ - .*\(Disabled\)$/ { disabled++ }
+        END { printf "%d %d %d\n", total - failed - skipped, failed, skipped + disabled }
     ' "$1"
 }
 
@@ -214,7 +215,7 @@ case $only in
 esac
 
 exec </dev/null
-root=$(cd "$(dirname "$0")/.." && pwd) || exit 2
+root=$(CDPATH='' cd -- "$(dirname "$0")/.." && pwd) || exit 2
 all_passed=0 all_failed=0 all_skipped=0 report=
 begun=$(now)
 
