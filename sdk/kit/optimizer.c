@@ -254,10 +254,13 @@ static double multiplier(const kvs_keymap_t *map, kvs_key_t key, const char *nam
     return entry != NULL ? entry->value : 1;
 }
 
-static void compute_scalars(const kvs_opt_t *opt, const kvs_update_t *update, double *ret_scalars)
+/* The rates, then the scalars that follow from them. */
+static void compute(kvs_opt_t *opt, kvs_key_t key, kvs_update_t *update, double *ret_scalars)
 {
     unsigned fpenv = kvs_fpenv_enter();
 
+    update->lr = kvs_opt_rate(opt) * multiplier(&opt->lr_mult, key, update->name);
+    update->wd = opt->hyper.wd * multiplier(&opt->wd_mult, key, update->name);
     opt->kind->scalars(&opt->hyper, update, ret_scalars);
     kvs_fpenv_leave(fpenv);
 }
@@ -283,12 +286,11 @@ kvs_status_t kvs_opt_issue(kvs_opt_t *opt, kvs_opt_key_t *key_state, const kvs_k
     key_state->n_updates++;
     update.t = kvs_opt_count(opt, key_state);
     opt->num_update = update.t > opt->num_update ? update.t : opt->num_update;
-    update.lr = kvs_opt_rate(opt) * multiplier(&opt->lr_mult, id, update.name);
-    update.wd = opt->hyper.wd * multiplier(&opt->wd_mult, id, update.name);
 
-    *ret_update = (kvs_opt_update_t){
-        .t = update.t, .lr = update.lr, .wd = update.wd, .states = kvs_opt_states_used(opt)};
-    compute_scalars(opt, &update, ret_update->scalars);
+    *ret_update = (kvs_opt_update_t){.t = update.t, .states = kvs_opt_states_used(opt)};
+    compute(opt, id, &update, ret_update->scalars);
+    ret_update->lr = update.lr;
+    ret_update->wd = update.wd;
     return KVS_OK;
 }
 

@@ -156,9 +156,10 @@ enum {
  * The way of one update: `scalars` when the push is issued; then, if `n_phases` is not 0, for each
  * phase `sums` over the whole array and `combine`; if a state is per row, `row` for each row; then
  * `step` for each block. Scalars stay doubles until they are rounded, once, to float32 for the _f32
- * functions. float16 and bfloat16 arrays reach the _f32 functions converted. `states[i]` belongs to
- * the i-th of `states`, NULL where it is not in use. All arrays of a call begin at the same element,
- * except that a per-row state is the one number of the row that holds the block. */
+ * functions; there are always KVS_OPTIMIZER_MAX_SCALARS of them, zero where not set. float16 and
+ * bfloat16 arrays reach the _f32 functions converted. `states[i]` belongs to the i-th of `states`,
+ * NULL where it is not in use; there are always KVS_OPTIMIZER_MAX_STATES. All arrays of a call begin
+ * at the same element, except that a per-row state is the one number of the row that holds it. */
 typedef struct kvs_optimizer {
     uint32_t size;
     uint32_t flags; /* KVS_OPTIMIZER_… */
