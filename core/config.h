@@ -21,8 +21,8 @@ void kvsi_config_free(kvs_config_t *config);
 
 /* The text of a setting, or NULL if there is none of that name. Lives as long as the config. */
 const char *kvsi_config_text(const kvs_config_t *config, const char *name);
-/* A setting of type time, in milliseconds; 0 only if it is 0, which may mean for ever. The value was
- * checked when the config was made. */
+/* A setting of type time, in milliseconds; 0 only if it is 0, which may mean for ever. The value
+ * was checked when the config was made. */
 int64_t kvsi_config_time_ms(const kvs_config_t *config, const char *name);
 
 /* One setting of the process, outside a store: "default", "required". The text lives in `arena`. */

@@ -75,8 +75,8 @@ static void note_error(kvsi_op_t *op, kvs_status_t status, size_t list_index)
     pthread_mutex_unlock(&op->store->lock);
 }
 
-/* Whether the key stands or falls with the op: the op made it, or, where no weights are kept and any
- * exchange makes a key, none has succeeded yet. */
+/* Whether the key stands or falls with the op: the op made it, or, where no weights are kept and
+ * any exchange makes a key, none has succeeded yet. */
 static bool decides_key(const kvsi_op_t *op, size_t g)
 {
     return op->made[g] || (!op->store->keeps_weights && !key_of(&op->pub.groups[g])->proven);
@@ -108,18 +108,18 @@ static void forget_key(kvsi_op_t *op, kvs_group_t *group)
     pthread_mutex_unlock(&store->lock);
 }
 
-/* Whether the key is the one that the op was issued for: its init may have failed since, and another
- * have been issued. */
+/* Whether the key is the one that the op was issued for: its init may have failed since, and
+ * another have been issued. */
 static bool is_live_locked(const kvsi_op_t *op, const kvs_group_t *group)
 {
     return key_of(group)->live && key_of(group)->born <= op->pub.sequence;
 }
 
-static kvsi_op_t *take_debt_locked(kvs_store_t *store, const kvs_group_t *groups, size_t n_groups);
+static kvsi_op_t *take_debt_locked(kvs_store_t *store, const kvs_key_entry_t *key);
 static kvs_status_t tell(kvsi_op_t *debt, const char *what);
 
-/* What an op that waited behind others finds out when its turn comes: they may have failed, and their
- * error may be owed to it. */
+/* What an op finds out when its turn comes: those before it may have failed, and their error may be
+ * owed to it. */
 static kvs_status_t check_late(kvsi_op_t *op, const kvs_group_t *group)
 {
     kvs_store_t *store = op->store;
@@ -129,7 +129,7 @@ static kvs_status_t check_late(kvsi_op_t *op, const kvs_group_t *group)
     bool live;
 
     pthread_mutex_lock(&store->lock);
-    debt = take_debt_locked(store, group, 1);
+    debt = take_debt_locked(store, group->key);
     live = is_live_locked(op, group);
     pthread_mutex_unlock(&store->lock);
     if (debt != NULL) {
@@ -305,9 +305,9 @@ static bool own_lanes_locked(kvsi_op_t *op)
             return false;
         }
     }
+    op->late = op->store->debts != NULL; /* something may have failed since the op was resolved */
     for (size_t g = 0; g < op->pub.n_groups; g++) {
         key_of(&op->pub.groups[g])->lane.owned = true;
-        /* the init it was resolved with may have failed since */
         op->late |= !is_live_locked(op, &op->pub.groups[g]);
     }
     op->store->updater_lane.owned |= op->uses_updater;
@@ -572,22 +572,33 @@ static kvs_status_t wait_for_backend(kvsi_op_t *op)
 
 /* ---- The whole way --------------------------------------------------------------------------------- */
 
-/* Take the oldest debt on the key of one of these groups off the list. */
-static kvsi_op_t *take_debt_locked(kvs_store_t *store, const kvs_group_t *groups, size_t n_groups)
+/* Take the oldest debt on the key off the list. */
+static kvsi_op_t *take_debt_locked(kvs_store_t *store, const kvs_key_entry_t *key)
 {
     for (kvsi_op_t **link = &store->debts; *link != NULL; link = &(*link)->next) {
         kvsi_op_t *debt = *link;
 
         for (size_t d = 0; d < debt->pub.n_groups; d++) {
-            for (size_t g = 0; g < n_groups; g++) {
-                if (debt->pub.groups[d].key == groups[g].key) {
-                    *link = debt->next;
-                    return debt;
-                }
+            if (debt->pub.groups[d].key == key) {
+                *link = debt->next;
+                return debt;
             }
         }
     }
     return NULL;
+}
+
+/* The same for the keys of a request, of which one may be owed the failure of its own init. */
+static kvsi_op_t *take_debt_of_request_locked(kvs_store_t *store, const kvsi_request_t *request)
+{
+    kvsi_op_t *debt = NULL;
+
+    for (size_t i = 0; store->debts != NULL && debt == NULL && i < request->n_keys; i++) {
+        const kvsi_key_t *key = kvsi_keys_find(&store->keys, &request->keys[i]);
+
+        debt = key == NULL ? NULL : take_debt_locked(store, &key->entry);
+    }
+    return debt;
 }
 
 static kvs_status_t tell(kvsi_op_t *debt, const char *what)
@@ -670,18 +681,13 @@ kvs_status_t kvsi_engine_drain(kvs_store_t *store, int64_t deadline_ns, const ch
 static kvs_status_t issue(kvsi_op_t *op, const kvsi_request_t *request)
 {
     kvs_store_t *store = op->store;
-    kvsi_op_t *debt = NULL;
+    kvsi_op_t *debt;
     kvs_status_t status;
 
     op->pub.sequence = ++store->sequence;
     pthread_mutex_lock(&store->lock);
-    status = kvsi_op_resolve_locked(op, request);
-    if (status == KVS_OK) {
-        debt = take_debt_locked(store, op->pub.groups, op->pub.n_groups);
-        if (debt != NULL) {
-            kvsi_op_revert_locked(op);
-        }
-    }
+    debt = take_debt_of_request_locked(store, request);
+    status = debt == NULL ? kvsi_op_resolve_locked(op, request) : KVS_OK;
     pthread_mutex_unlock(&store->lock);
     if (debt != NULL) {
         return tell(debt, kvsi_verb_name(request->verb));

@@ -44,8 +44,8 @@ kvs_status_t kvsi_key_check(const kvs_key_t *key);
 kvsi_key_t *kvsi_keys_find(const kvsi_keys_t *keys, const kvs_key_t *key);
 /* Find or make the entry; not live when new. Fails as kvsi_key_check. */
 kvs_status_t kvsi_keys_add(kvsi_keys_t *keys, const kvs_key_t *key, kvsi_key_t **ret_key);
-/* Raise or lower; the first live key decides the kind, the last one to go frees it. A string gets its
- * number as it is raised; the last number given is free again when its key is lowered. */
+/* Raise or lower; the first live key decides the kind, the last one to go frees it. A string gets
+ * its number as it is raised; the last number given is free again when its key is lowered. */
 void kvsi_keys_set_live(kvsi_keys_t *keys, kvsi_key_t *key, bool live);
 /* ERR_KEY_TYPE if `key` is of the other kind than the live ones. */
 kvs_status_t kvsi_keys_check_kind(const kvsi_keys_t *keys, const kvs_key_t *key);

@@ -52,7 +52,7 @@ struct kvsi_op {
     bool detached;      /* nobody waits in the call: it runs on the pool, or the backend has it */
     bool uses_updater;  /* it goes through the updater's lane */
     bool serial;        /* its groups run one after the other, as one task */
-    bool late;          /* it waited behind others: its keys may have failed to be initialised */
+    bool late;          /* those before it may have failed after it was resolved */
     bool consumed;      /* asynchronous: guarded by the store's lock */
     bool calls_back;    /* at its end the event had a callback; set under lock, then fixed */
     size_t first_error; /* list index of the group whose error `event` carries; guarded by lock */

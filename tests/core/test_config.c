@@ -75,7 +75,7 @@ static void forget_sources(void)
     set_file("");
 }
 
-/* ---- Sources ----------------------------------------------------------------------------------- */
+/* ---- Sources --------------------------------------------------------------------------------- */
 
 static void without_any_source_a_setting_has_its_default(void)
 {
@@ -154,7 +154,7 @@ static void a_setting_of_the_process_is_looked_up_without_a_store(void)
     forget_sources();
 }
 
-/* ---- Types ------------------------------------------------------------------------------------- */
+/* ---- Types ----------------------------------------------------------------------------------- */
 
 static void whole_numbers_are_taken_whole(void)
 {
@@ -243,7 +243,7 @@ static void a_time_below_a_millisecond_is_not_for_ever(void)
     check_time("0.0000", 0);
 }
 
-/* ---- What is said of wrong ones ---------------------------------------------------------------- */
+/* ---- What is said of wrong ones -------------------------------------------------------------- */
 
 static void a_malformed_value_names_the_variable_it_came_from(void)
 {

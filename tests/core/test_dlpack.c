@@ -76,7 +76,7 @@ static kvs_tensor_t take_big(void)
     return taken;
 }
 
-/* ---- Taking ------------------------------------------------------------------------------------ */
+/* ---- Taking ---------------------------------------------------------------------------------- */
 
 static void check_view(const kvs_tensor_t *taken, const kvs_tensor_t *source)
 {
@@ -159,7 +159,7 @@ static void null_is_refused(void)
     free(managed);
 }
 
-/* ---- Giving ------------------------------------------------------------------------------------ */
+/* ---- Giving ---------------------------------------------------------------------------------- */
 
 static void count_release(void *arg)
 {
@@ -238,7 +238,7 @@ static void what_dlpack_cannot_say_is_not_given(void)
     KT_TRUE(managed == &rows);
 }
 
-/* ---- Held by operations ------------------------------------------------------------------------ */
+/* ---- Held by operations ---------------------------------------------------------------------- */
 
 static kvs_event_t *start(kvs_store_t *store, kvs_verb_t verb, const kvs_tensor_t *tensor)
 {

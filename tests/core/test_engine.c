@@ -50,7 +50,7 @@ static void hold(caller_t *caller, kvs_store_t *store, const char *call, kvs_ver
     fake_wait_held(call);
 }
 
-/* ---- Order ------------------------------------------------------------------------------------- */
+/* ---- Order ----------------------------------------------------------------------------------- */
 
 static void operations_on_one_key_take_effect_in_the_order_issued(void)
 {
@@ -260,7 +260,7 @@ static void large_lists_run_side_by_side_and_whole(void)
     KT_OK(kvs_store_close(store));
 }
 
-/* ---- Updaters ---------------------------------------------------------------------------------- */
+/* ---- Updaters -------------------------------------------------------------------------------- */
 
 static void a_blocked_updater_holds_up_pushes_but_neither_pulls_nor_other_stores(void)
 {
@@ -525,7 +525,7 @@ static void setting_an_updater_does_not_wait_beyond_the_deadline(void)
     KT_OK(kvs_store_close(store));
 }
 
-/* ---- Failures ---------------------------------------------------------------------------------- */
+/* ---- Failures -------------------------------------------------------------------------------- */
 
 static void a_failed_operation_leaves_the_key_usable(void)
 {
@@ -752,7 +752,7 @@ static void an_error_of_issue_ends_the_operation_before_it_begins(void)
     KT_OK(kvs_store_close(store));
 }
 
-/* ---- Much at once ------------------------------------------------------------------------------ */
+/* ---- Much at once ---------------------------------------------------------------------------- */
 
 static void ten_thousand_events_are_in_flight_at_once(void)
 {

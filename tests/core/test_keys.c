@@ -192,7 +192,7 @@ static void a_layout_is_copied_and_can_be_replaced(void)
     kvsi_keys_release(&keys);
 }
 
-/* ---- Texts ------------------------------------------------------------------------------------- */
+/* ---- Texts ----------------------------------------------------------------------------------- */
 
 static void check_taken(const char *text)
 {

@@ -42,7 +42,7 @@ static void log_at_all_levels(const char *area)
     }
 }
 
-/* In a child process, where nothing has been set or logged yet. Exits with 0 if the lines are so. */
+/* In a child process, where nothing has been set or logged yet. */
 static void check_in_child(const char *variable, const char *setting, const char *want)
 {
     pid_t child = fork();

@@ -114,7 +114,7 @@ static void check_close(kvs_store_t *store)
     KT_OK(kvs_store_close(store));
 }
 
-/* ---- Groups ------------------------------------------------------------------------------------ */
+/* ---- Groups ---------------------------------------------------------------------------------- */
 
 static void all_arrays_of_a_call_with_one_key_are_that_keys(void)
 {
@@ -302,7 +302,7 @@ static void a_list_longer_than_the_stack_takes_is_grouped_alike(void)
     check_close(store);
 }
 
-/* ---- Lists that don't fit together ------------------------------------------------------------- */
+/* ---- Lists that don't fit together ----------------------------------------------------------- */
 
 static void unequal_lengths_are_refused(void)
 {
@@ -420,7 +420,7 @@ static void priority_and_flags_reach_the_backend(void)
     check_close(store);
 }
 
-/* ---- Keys -------------------------------------------------------------------------------------- */
+/* ---- Keys ------------------------------------------------------------------------------------ */
 
 static void a_key_that_was_never_initialised_is_named(void)
 {
@@ -488,7 +488,7 @@ static void impossible_keys_are_refused_and_nothing_is_kept(void)
     check_close(store);
 }
 
-/* ---- Whole or not at all ----------------------------------------------------------------------- */
+/* ---- Whole or not at all --------------------------------------------------------------------- */
 
 static void a_list_whose_last_entry_is_wrong_initialises_nothing(void)
 {
@@ -540,7 +540,7 @@ static void a_refused_exchange_leaves_the_key_type_open(void)
     check_close(store);
 }
 
-/* ---- Shapes, dtypes, devices ------------------------------------------------------------------- */
+/* ---- Shapes, dtypes, devices ----------------------------------------------------------------- */
 
 static void dtypes_must_be_those_of_init_except_of_floating_outs(void)
 {
@@ -589,7 +589,7 @@ static void devices_and_storage_a_backend_does_not_take_are_refused(void)
     check_close(store);
 }
 
-/* ---- Shared memory ----------------------------------------------------------------------------- */
+/* ---- Shared memory --------------------------------------------------------------------------- */
 
 /* A pushpull of a store without weights. */
 static kvs_store_t *exchange(const kvs_key_t *keys, size_t n_keys, const kvs_tensor_t *values,

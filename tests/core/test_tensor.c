@@ -42,7 +42,7 @@ static void check_refused(kvs_tensor_t tensor, kvs_status_t want, const char *pa
     KT_INT(size.n_elems, -1);
 }
 
-/* ---- Sizes ------------------------------------------------------------------------------------- */
+/* ---- Sizes ----------------------------------------------------------------------------------- */
 
 static void a_compact_array_is_counted(void)
 {
@@ -96,7 +96,7 @@ static void sizes_beyond_the_address_space_are_refused(void)
                   "exceeds the address space");
 }
 
-/* ---- Shapes ------------------------------------------------------------------------------------ */
+/* ---- Shapes ---------------------------------------------------------------------------------- */
 
 static void ndim_out_of_range_is_refused(void)
 {
@@ -156,7 +156,7 @@ static void unknown_dtypes_are_refused(void)
     }
 }
 
-/* ---- Strides and data -------------------------------------------------------------------------- */
+/* ---- Strides and data ------------------------------------------------------------------------ */
 
 static void compact_strides_are_taken(void)
 {
@@ -230,7 +230,7 @@ static void a_byte_offset_counts_for_alignment(void)
     check_taken(tensor, 6, 24);
 }
 
-/* ---- Row-sparse -------------------------------------------------------------------------------- */
+/* ---- Row-sparse ------------------------------------------------------------------------------ */
 
 static kvs_tensor_t sparse(kvs_rows_t *rows, const int64_t *shape, int32_t ndim)
 {
@@ -320,7 +320,7 @@ static void rows_without_data_are_refused(void)
     check_refused(tensor, KVS_ERR_ARGUMENT, "has NULL data");
 }
 
-/* ---- Names, shapes and keys as texts ----------------------------------------------------------- */
+/* ---- Names, shapes and keys as texts --------------------------------------------------------- */
 
 static void dtypes_have_numbers_and_names(void)
 {

@@ -59,7 +59,7 @@ static bool inside;
 static void (*close_hook)(void *arg);
 static void *close_hook_arg;
 
-/* ---- Tables ------------------------------------------------------------------------------------ */
+/* ---- Tables ---------------------------------------------------------------------------------- */
 
 static void die(const char *what, const char *call)
 {
@@ -258,7 +258,7 @@ void fake_wait_count(const char *call, size_t n)
     pthread_mutex_unlock(&lock);
 }
 
-/* ---- Recording operations ---------------------------------------------------------------------- */
+/* ---- Recording operations -------------------------------------------------------------------- */
 
 static const char *verb_name(uint32_t verb)
 {
@@ -330,7 +330,7 @@ static void record_op(const char *verb, const kvs_op_t *op)
     pthread_mutex_unlock(&lock);
 }
 
-/* ---- Values ------------------------------------------------------------------------------------ */
+/* ---- Values ---------------------------------------------------------------------------------- */
 
 static bool has_values(const kvs_tensor_t *tensor)
 {
@@ -503,7 +503,7 @@ kvs_status_t fake_updater(const kvs_key_t *key, const kvs_tensor_t *value,
     return status;
 }
 
-/* ---- Blocking stores --------------------------------------------------------------------------- */
+/* ---- Blocking stores ------------------------------------------------------------------------- */
 
 static kvs_status_t run_blocking(void *store, kvs_op_t *op, kvs_verb_t verb)
 {
@@ -536,7 +536,7 @@ static kvs_status_t blocking_any(void *store, kvs_op_t *op)
     return run_blocking(store, op, (kvs_verb_t)op->verb);
 }
 
-/* ---- Asynchronous stores ----------------------------------------------------------------------- */
+/* ---- Asynchronous stores --------------------------------------------------------------------- */
 
 static void complete(handed_t *one, kvs_status_t status)
 {
@@ -636,7 +636,7 @@ void fake_complete_failed(const char *call, kvs_status_t status, const char *tex
     complete(take_handed(call), kvs_fail(status, "%s", text));
 }
 
-/* ---- The backends ------------------------------------------------------------------------------ */
+/* ---- The backends ---------------------------------------------------------------------------- */
 
 static kvs_status_t open_keeping(void *store, const kvs_open_args_t *args)
 {

@@ -49,7 +49,7 @@ typedef struct fake_call {
     pthread_t thread;
 } fake_call_t;
 
-/* The verbs carried out or handed over so far, in order: "init 1, push 1". Static until next asked. */
+/* The verbs called so far, in order: "init 1, push 1". Static until next asked. */
 const char *fake_calls(void);
 /* One of them; the program ends if there are not so many. */
 const fake_call_t *fake_call(size_t index);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* threads.h - threads and waits of tests. Whatever waits here ends the program with a message when it
- * has waited for KT_PATIENCE_MS: a test that hangs has failed. */
+/* threads.h - threads and waits of tests. Whatever waits here ends the program with a message when
+ * it has waited for KT_PATIENCE_MS: a test that hangs has failed. */
 #ifndef KT_THREADS_H
 #define KT_THREADS_H
 
