@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* catalogue.c - data only: a new package of the project gets a line here, with the aliases and words
- * that its manifest states. */
+/* catalogue.c - data only: a new package of the project gets a line here, with the aliases and
+ * words that its manifest states. */
 #include "catalogue.h"
 
 typedef struct known {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* catalogue.h - names that are known whether installed or not: what exists as a package, so that an
- * error can say what to install, and the device types of DLPack. kvs_known_at, in kvstore/plugins.h,
- * walks the packages. */
+/* catalogue.h - names that are known whether installed or not: what exists as a package, so that
+ * an error can say what to install, and the device types of DLPack. kvs_known_at, in
+ * kvstore/plugins.h, walks the packages. */
 #ifndef KVSI_CATALOGUE_H
 #define KVSI_CATALOGUE_H
 

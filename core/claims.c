@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* claims.c - the descriptor is turned into what its manifest should say, then the two are compared. */
+/* claims.c - the descriptor is turned into what its manifest should say, then the two are
+ * compared. */
 #include "claims.h"
 
 #include "catalogue.h"
@@ -60,7 +61,7 @@ kvs_provide_t kvsi_provide_of_backend(kvsi_arena_t *arena, const kvs_backend_t *
     return provide;
 }
 
-/* ---- Comparing ---------------------------------------------------------------------------------- */
+/* ---- Comparing ------------------------------------------------------------------------------ */
 
 /* A plugin and the field of its manifest that is being compared. */
 typedef struct claim {
@@ -74,8 +75,9 @@ static void differs(const claim_t *claim, const char *name, const char *manifest
                     const char *library)
 {
     kvsi_judge(claim->arena, claim->info, KVS_PLUGIN_MANIFEST_MISMATCH, claim->fix,
-               "\"%s%s%s\": the manifest says %s, the library %s says %s", claim->field,
-               claim->field[0] != '\0' ? "." : "", name, manifest, claim->info->library, library);
+               "\"%s%s%s\": the manifest says %s, %s says %s", claim->field,
+               claim->field[0] != '\0' ? "." : "", name, manifest, kvsi_place_of(claim->info),
+               library);
 }
 
 static void same_text(const claim_t *claim, const char *name, const char *manifest,

@@ -34,11 +34,12 @@ static void *copy_table(kvsi_arena_t *arena, const void *table, uint32_t own_siz
     return copy;
 }
 
-/* Whether a table of that size holds the member; sizes below that of the first header are faults. */
+/* Whether a table of that size holds the member; sizes below that of the first header are
+ * faults. */
 #define REACHES(table, member)                                                                     \
     ((table)->size >= offsetof(__typeof__(*(table)), member) + sizeof((table)->member))
 
-/* ---- Backends ----------------------------------------------------------------------------------- */
+/* ---- Backends ------------------------------------------------------------------------------- */
 
 static const kvs_backend_ops_t *copy_ops(kvsi_arena_t *arena, const char *name,
                                          const kvs_backend_ops_t *ops, kvsi_complaint_t *complaint)
@@ -101,7 +102,7 @@ const kvs_backend_t *kvsi_backend_copy(kvsi_arena_t *arena, const kvs_backend_t 
     return copy->ops != NULL ? copy : NULL;
 }
 
-/* ---- Optimizers and providers ------------------------------------------------------------------- */
+/* ---- Optimizers and providers --------------------------------------------------------------- */
 
 static const kvs_optimizer_t *copy_optimizer(kvsi_arena_t *arena, const kvs_optimizer_t *optimizer,
                                              kvsi_complaint_t *complaint)
@@ -151,7 +152,7 @@ static const kvs_provider_t *copy_provider(kvsi_arena_t *arena, const kvs_provid
     return copy;
 }
 
-/* ---- Plugins ------------------------------------------------------------------------------------ */
+/* ---- Plugins -------------------------------------------------------------------------------- */
 
 /* A copy of an array of pointers to tables, each copied by `copy_one`. NULL for a fault. */
 typedef const void *(*copy_one_t)(kvsi_arena_t *arena, const void *table,

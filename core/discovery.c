@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* discovery.c - a directory's manifests are taken in byte order, without recursion; other files are
- * passed over. A faulty manifest is listed with its fault and hides a later one of its name, so that
- * nobody runs another version than the one that was put first; one for another architecture doesn't. */
+/* discovery.c - a directory's manifests are taken in byte order, without recursion; other files
+ * are passed over. A faulty manifest is listed with its fault and hides a later one of its name,
+ * so that nobody runs another version than the one that was put first; one for another
+ * architecture doesn't. */
 #include "discovery.h"
 
 #include "claims.h"
@@ -34,7 +35,7 @@ static int is_manifest_name(const char *name)
     return len > 5 && name[0] != '.' && strcmp(name + len - 5, ".json") == 0;
 }
 
-/* ---- One plugin --------------------------------------------------------------------------------- */
+/* ---- One plugin ----------------------------------------------------------------------------- */
 
 static const kvs_plugin_info_t *find_claimant(const kvs_plugin_list_t *list, const char *name)
 {
@@ -142,7 +143,7 @@ static void scan_file(scan_t *scan, const char *path)
     (void)close(fd); /* read only: nothing can be lost */
 }
 
-/* ---- Places ------------------------------------------------------------------------------------- */
+/* ---- Places --------------------------------------------------------------------------------- */
 
 static int keep_manifests(const struct dirent *entry)
 {

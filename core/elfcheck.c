@@ -87,8 +87,8 @@ static kvs_plugin_state_t check_machine(check_t *check, const ElfW(Ehdr) * heade
     return KVS_PLUGIN_OK;
 }
 
-/* Every segment lies within the file: of a truncated one the linker maps pages that aren't there, and
- * the process dies by SIGBUS at their first use. */
+/* Every segment lies within the file: of a truncated one the linker maps pages that aren't there,
+ * and the process dies by SIGBUS at their first use. */
 static kvs_plugin_state_t check_segments(check_t *check, const ElfW(Ehdr) * header)
 {
     for (unsigned i = 0; i < header->e_phnum; i++) {

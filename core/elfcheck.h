@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* elfcheck.h - whether a file is a shared object for this process, told before the dynamic linker is asked:
- * for a wrong machine it says "No such file or directory", as it does for a missing dependency. */
+/* elfcheck.h - whether a file is a shared object for this process, told before the dynamic linker
+ * is asked: for a wrong machine it says "No such file or directory", as it does for a missing
+ * dependency. */
 #ifndef KVSI_ELFCHECK_H
 #define KVSI_ELFCHECK_H
 

@@ -84,7 +84,7 @@ static int unexpected(scan_t *scan, const char *want)
     return fault(scan, scan->at, reason);
 }
 
-/* ---- Strings ------------------------------------------------------------------------------------ */
+/* ---- Strings -------------------------------------------------------------------------------- */
 
 /* Bytes of the UTF-8 character at `s`, of at most `n` bytes; 0 if it is none: overlong forms,
  * surrogates and numbers above U+10FFFF are none. RFC 3629. */
@@ -239,7 +239,7 @@ static int scan_string(scan_t *scan, char *decoded, size_t *ret_len)
     return 0;
 }
 
-/* ---- Numbers and words -------------------------------------------------------------------------- */
+/* ---- Numbers and words ---------------------------------------------------------------------- */
 
 static size_t skip_digits(scan_t *scan)
 {
@@ -251,7 +251,8 @@ static size_t skip_digits(scan_t *scan)
     return scan->at - begin;
 }
 
-/* Whether [begin, at), a number, is below 10^308 in magnitude. By its digits: strtod follows the locale. */
+/* Whether [begin, at), a number, is below 10^308 in magnitude. By its digits: strtod follows the
+ * locale. */
 static int is_finite(const scan_t *scan, size_t begin, size_t mantissa_end, long exponent)
 {
     long place = -1; /* of the digit before the point, counted from the first that is not 0 */
@@ -326,7 +327,7 @@ static int scan_word(scan_t *scan)
     return unexpected(scan, "a value");
 }
 
-/* ---- Objects and arrays ------------------------------------------------------------------------- */
+/* ---- Objects and arrays --------------------------------------------------------------------- */
 
 /* Add ".key" or "[3]" to the field's path; gives its length before, for leave_field. */
 static size_t enter_field(scan_t *scan, const char *separator, const char *name, size_t len)

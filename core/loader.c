@@ -31,7 +31,7 @@ typedef struct loaded {
 
 static loaded_t *loaded_plugins; /* guarded by the registry's lock */
 
-/* ---- Opening ------------------------------------------------------------------------------------ */
+/* ---- Opening -------------------------------------------------------------------------------- */
 
 /* What dlopen says, in the language that the causes below are looked for in. */
 static const char *linker_error(kvsi_arena_t *arena)
@@ -155,7 +155,7 @@ static kvs_plugin_entry_t open_library(kvsi_arena_t *arena, kvs_plugin_info_t *i
     return entry;
 }
 
-/* ---- The descriptor ----------------------------------------------------------------------------- */
+/* ---- The descriptor ------------------------------------------------------------------------- */
 
 static const kvs_plugin_t *call_entry(kvsi_arena_t *arena, kvs_plugin_info_t *info,
                                       kvs_plugin_entry_t entry)
@@ -172,9 +172,9 @@ static const kvs_plugin_t *call_entry(kvsi_arena_t *arena, kvs_plugin_info_t *in
             offsetof(kvs_plugin_t, name) && /* a shorter one is refused as a whole later */
         !kvsi_abi_is_served(plugin->abi_major, plugin->abi_minor)) {
         kvsi_judge(arena, info, KVS_PLUGIN_ABI_MISMATCH, kvsi_fix_reinstall(arena, info),
-                   "%s was built for ABI %u.%u, this library offers %d.0 to %d.%d", info->library,
-                   plugin->abi_major, plugin->abi_minor, KVS_ABI_MAJOR, KVS_ABI_MAJOR,
-                   KVS_ABI_MINOR);
+                   "%s was built for ABI %u.%u, this library offers %d.0 to %d.%d",
+                   kvsi_place_of(info), plugin->abi_major, plugin->abi_minor, KVS_ABI_MAJOR,
+                   KVS_ABI_MAJOR, KVS_ABI_MINOR);
         return NULL;
     }
     return plugin;
@@ -209,7 +209,7 @@ static const loaded_t *adopt(kvsi_arena_t *arena, kvs_plugin_info_t *info, kvs_p
     if (loaded->plugin == NULL) {
         if (complaint.text[0] != '\0') {
             kvsi_judge(arena, info, KVS_PLUGIN_ABI_MISMATCH, "report it to the plugin's author",
-                       "%s breaks the ABI: %s", info->library, complaint.text);
+                       "%s breaks the ABI: %s", kvsi_place_of(info), complaint.text);
         } else {
             arena->failed = 1;
         }
@@ -220,8 +220,7 @@ static const loaded_t *adopt(kvsi_arena_t *arena, kvs_plugin_info_t *info, kvs_p
     loaded->next = loaded_plugins;
     loaded_plugins = loaded;
     kvsi_log(KVS_LOG_DEBUG, "loader", "plugin '%s' version %s loaded from '%s'",
-             loaded->plugin->name, loaded->plugin->version,
-             info->library[0] != '\0' ? info->library : info->manifest);
+             loaded->plugin->name, loaded->plugin->version, kvsi_place_of(info));
     return loaded;
 }
 

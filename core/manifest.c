@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* manifest.c - fields are read by tables of name, place and rule, so that a manifest's format is to be
- * seen at one place. Unknown keys are ignored: a newer minor version may have added them. The first
- * fault decides; reading goes on, but kvsi_judge keeps the first. */
+/* manifest.c - fields are read by tables of name, place and rule, so that a manifest's format is
+ * to be seen at one place. Unknown keys are ignored: a newer minor version may have added them.
+ * The first fault decides; reading goes on, but kvsi_judge keeps the first. */
 #include "manifest.h"
 
 #include "jsonscan.h"
@@ -52,7 +52,7 @@ typedef struct flag_field {
     size_t offset; /* of the int32_t */
 } flag_field_t;
 
-/* ---- Rules -------------------------------------------------------------------------------------- */
+/* ---- Rules ---------------------------------------------------------------------------------- */
 
 static int made_of(const char *text, const char *others, size_t max)
 {
@@ -193,7 +193,7 @@ static const rule_t variable_rule = {is_variable, "a variable such as DMLC_ROLE"
 static const rule_t dtype_rule = {
     is_dtype, "float32, float64, float16, bfloat16, int8, uint8, int32 or int64"};
 
-/* ---- Fields ------------------------------------------------------------------------------------- */
+/* ---- Fields --------------------------------------------------------------------------------- */
 
 #define INFO(member)    offsetof(kvs_plugin_info_t, member)
 #define PROVIDE(member) offsetof(kvs_provide_t, member)
@@ -230,7 +230,7 @@ static const text_field_t option_fields[] = {
     {"variable", &variable_rule, 0, OPTION(variable)},
 };
 
-/* ---- Faults ------------------------------------------------------------------------------------- */
+/* ---- Faults --------------------------------------------------------------------------------- */
 
 /* Of a field is said something: that it " is missing", or, with a colon, ": duplicate key". */
 static void judge_bad(reader_t *reader, const kvsi_json_place_t *place, const char *field,
@@ -317,7 +317,7 @@ static void missing(reader_t *reader, const object_t *object, const char *name)
     }
 }
 
-/* ---- Reading ------------------------------------------------------------------------------------ */
+/* ---- Reading -------------------------------------------------------------------------------- */
 
 /* A copy of the text, checked by the rule; "" if it is none. */
 static const char *read_text(reader_t *reader, const object_t *object, const char *field,
@@ -483,8 +483,8 @@ static void read_requires(reader_t *reader, const object_t *root)
     read_text_fields(reader, &object, &core_field, 1, info);
 }
 
-/* Relative paths count from the directory that really holds the manifest, so that a link to a manifest
- * in another tree finds that tree's library. */
+/* Relative paths count from the directory that really holds the manifest, so that a link to a
+ * manifest in another tree finds that tree's library. */
 static const char *resolve_library(reader_t *reader, const char *library)
 {
     char manifest[PATH_MAX], resolved[PATH_MAX];

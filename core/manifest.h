@@ -10,10 +10,12 @@
 #include <kvstore/plugins.h>
 
 #define KVSI_MANIFEST_MAX_BYTES (64 * 1024)
-#define KVSI_MANIFEST_STATIC    "(static)" /* in place of a path: a plugin linked into the program */
-#define KVSI_MANIFEST_PROGRAM   "(program)" /* a backend that the program registered */
+/* In place of a path: of a plugin linked into the program, of a backend that it registered. */
+#define KVSI_MANIFEST_STATIC  "(static)"
+#define KVSI_MANIFEST_PROGRAM "(program)"
 
-/* An info whose texts are all "", named for the file: "dist" for "/etc/kvstore/plugins.d/dist.json". */
+/* An info whose texts are all "", named for the file: "dist" for
+ * "/etc/kvstore/plugins.d/dist.json". */
 kvs_plugin_info_t kvsi_manifest_blank(kvsi_arena_t *arena, const char *path);
 /* Read `text`, the manifest at info->manifest, into `info`, which was blank.
  * What is wrong is judged: bad-manifest with line, column, field and reason, or format-too-new. */

@@ -13,11 +13,11 @@ typedef enum kvsi_match {
     KVSI_NO_MATCH
 } kvsi_match_t;
 
-/* The word rule: `name` is cut at '_' and '-'; one part is the word of `provide`, all others are in its
- * `with`. `name` is in lower case. */
+/* The word rule: `name` is cut at '_' and '-'; one part is the word of `provide`, all others are
+ * in its `with`. `name` is in lower case. */
 kvsi_match_t kvsi_name_match(const char *name, const kvs_provide_t *provide);
-/* Whether it may be the name of something provided: 1 to 64 of a-z, 0-9, _ and -, the first a letter or
- * digit. */
+/* Whether it may be the name of something provided: 1 to 64 of a-z, 0-9, _ and -, the first a
+ * letter or digit. */
 int kvsi_name_is_valid(const char *name);
 /* ASCII letters, in place. */
 void kvsi_name_to_lower(char *name);

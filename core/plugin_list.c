@@ -8,7 +8,8 @@
 
 #include <stdio.h>
 
-/* A scan leaves this out, since creating a store doesn't need it. The libraries are the list's own. */
+/* A scan leaves this out, since creating a store doesn't need it. The libraries are the list's
+ * own. */
 static void look_for_libraries(kvs_plugin_info_t *info)
 {
     kvs_requirement_t *libraries = (kvs_requirement_t *)info->libraries;
@@ -39,12 +40,12 @@ kvs_status_t kvs_plugin_list(kvs_plugin_list_t **ret_list)
 
 size_t kvs_plugin_list_count(const kvs_plugin_list_t *list)
 {
-    return list->n_plugins;
+    return list != NULL ? list->n_plugins : 0;
 }
 
 const kvs_plugin_info_t *kvs_plugin_list_at(const kvs_plugin_list_t *list, size_t index)
 {
-    return index < list->n_plugins ? &list->plugins[index] : NULL;
+    return index < kvs_plugin_list_count(list) ? &list->plugins[index] : NULL;
 }
 
 kvs_status_t kvs_plugin_list_find(const kvs_plugin_list_t *list, const char *name,
@@ -68,10 +69,10 @@ kvs_status_t kvs_plugin_list_find(const kvs_plugin_list_t *list, const char *nam
 
 size_t kvs_plugin_list_n_paths(const kvs_plugin_list_t *list)
 {
-    return list->path.n_paths;
+    return list != NULL ? list->path.n_paths : 0;
 }
 
 const char *kvs_plugin_list_path(const kvs_plugin_list_t *list, size_t index)
 {
-    return index < list->path.n_paths ? list->path.paths[index] : NULL;
+    return index < kvs_plugin_list_n_paths(list) ? list->path.paths[index] : NULL;
 }

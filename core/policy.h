@@ -2,8 +2,8 @@
 /* policy.h - whether an installed plugin is on: the first that matches decides.
  *
  * A mask, an empty file or a link to /dev/null named NAME.json in an earlier directory, turns NAME
- * off. Then KVSTORE_PLUGINS: a comma list of globs over plugin names; a "-" before one turns those off,
- * and if there are any without, only those are on. Else it is on. */
+ * off. Then KVSTORE_PLUGINS: a comma list of globs over plugin names; a "-" before one turns those
+ * off, and if there are any without, only those are on. Else it is on. */
 #ifndef KVSI_POLICY_H
 #define KVSI_POLICY_H
 
@@ -21,7 +21,8 @@ typedef struct kvsi_masks {
 int kvsi_policy_is_mask(const struct stat *st);
 void kvsi_policy_add_mask(kvsi_arena_t *arena, kvsi_masks_t *masks, const char *name,
                           const char *path);
-/* Judge it disabled, whatever else is wrong with it: who turned it off doesn't want to hear of that. */
+/* Judge it disabled, whatever else is wrong with it: who turned it off doesn't want to hear of
+ * that. */
 void kvsi_policy_apply(kvsi_arena_t *arena, const kvsi_masks_t *masks, kvs_plugin_info_t *info);
 
 #endif

@@ -44,7 +44,7 @@ static void drop_lock(void)
     (void)pthread_mutex_unlock(&lock); /* held */
 }
 
-/* ---- Finding ------------------------------------------------------------------------------------ */
+/* ---- Finding -------------------------------------------------------------------------------- */
 
 kvs_status_t kvsi_registry_scan(kvs_plugin_list_t **ret_list)
 {
@@ -232,7 +232,7 @@ kvs_status_t kvsi_registry_find_provider(int32_t device_type, const kvs_provider
     return status;
 }
 
-/* ---- Adding ------------------------------------------------------------------------------------- */
+/* ---- Adding --------------------------------------------------------------------------------- */
 
 /* A copy of `items` with room for one more; the old array stays, somebody may be reading it. */
 static void *grown(const void *items, size_t n_items, size_t item_bytes)
@@ -359,7 +359,8 @@ static kvs_status_t copy_backend_locked(const char *name, const kvs_backend_t *b
     return status;
 }
 
-static kvs_status_t add_backend_locked(const char *name, const kvs_backend_t *backend)
+static kvs_status_t add_backend_locked(const char *name, const kvs_backend_t *backend,
+                                       int *ret_replaced)
 {
     const kvs_backend_t *copy, **backends;
     size_t place = 0;
@@ -376,10 +377,7 @@ static kvs_status_t add_backend_locked(const char *name, const kvs_backend_t *ba
     while (place < added.n_backends && strcmp(backends[place]->name, name) != 0) {
         place++;
     }
-    if (place < added.n_backends) {
-        kvsi_log(KVS_LOG_WARN, "registry", "backend '%s' is registered again: the new one counts",
-                 name);
-    }
+    *ret_replaced = place < added.n_backends;
     backends[place] = copy;
     added.backends = backends;
     added.n_backends += place == added.n_backends;
@@ -388,6 +386,7 @@ static kvs_status_t add_backend_locked(const char *name, const kvs_backend_t *ba
 
 kvs_status_t kvs_register_backend(const char *name, const kvs_backend_t *backend)
 {
+    int replaced = 0;
     kvs_status_t status;
     char *lower;
 
@@ -407,8 +406,12 @@ kvs_status_t kvs_register_backend(const char *name, const kvs_backend_t *backend
                             "0-9, _ and -, beginning with a letter or digit",
                             name);
     if (status == KVS_OK) {
-        status = add_backend_locked(lower, backend);
+        status = add_backend_locked(lower, backend, &replaced);
         drop_lock();
+    }
+    if (replaced) {
+        kvsi_log(KVS_LOG_WARN, "registry", "backend '%s' is registered again: the new one counts",
+                 lower);
     }
     free(lower);
     return status;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* requirement.c - follows ld.so(8). The cache's format is glibc's cache.h, "glibc-ld.so.cache1.1"; if
- * it is another, or missing, the default directories still serve. */
+/* requirement.c - follows ld.so(8). The cache's format is glibc's cache.h, "glibc-ld.so.cache1.1";
+ * if it is another, or missing, the default directories still serve. */
 #include "requirement.h"
 
 #include "elfcheck.h"

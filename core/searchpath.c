@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* searchpath.c - built anew for each look at what is installed, from the environment of that moment. */
+/* searchpath.c - built anew for each look at what is installed, from the environment of that
+ * moment. */
 #include "searchpath.h"
 
 #include "log.h"

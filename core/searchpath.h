@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* searchpath.h - the places where manifests are looked for, in order: the first that has a plugin's
- * name wins.
+/* searchpath.h - the places where manifests are looked for, in order: the first that has a
+ * plugin's name wins.
  *
- * Paths added by the program; then KVSTORE_PLUGIN_PATH (an empty element stands for what follows here;
- * without one the variable replaces it); then the user's, the administrator's, /usr/local's, and the
- * prefix that holds this library. In secure execution the environment is ignored. */
+ * Paths added by the program; then KVSTORE_PLUGIN_PATH (an empty element stands for what follows
+ * here; without one the variable replaces it); then the user's, the administrator's, /usr/local's,
+ * and the prefix that holds this library. In secure execution the environment is ignored. */
 #ifndef KVSI_SEARCHPATH_H
 #define KVSI_SEARCHPATH_H
 

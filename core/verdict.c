@@ -49,6 +49,11 @@ kvs_status_t kvsi_verdict_fail(const kvs_plugin_info_t *info)
                     info->fix[0] != '\0' ? "; " : "", info->fix);
 }
 
+const char *kvsi_place_of(const kvs_plugin_info_t *info)
+{
+    return info->library[0] != '\0' ? info->library : info->manifest;
+}
+
 const char *kvsi_fix_reinstall(kvsi_arena_t *arena, const kvs_plugin_info_t *info)
 {
     return info->package[0] == '\0'

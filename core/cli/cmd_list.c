@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_list.c - `kvstore list`: a line for each plugin along the search path, losers included.
  *
- * --json: {"version": of libkvstore, "paths": [searched, in order], "plugins": [...]}, the members of
- * whose items are those of plugin_json.c. Exit status 0 also if nothing is installed. */
+ * --json: {"version": of libkvstore, "paths": [searched, in order], "plugins": [...]}, the members
+ * of whose items are those of plugin_json.c. Exit status 0 also if nothing is installed. */
 #include "columns.h"
 #include "commands.h"
 #include "plugin_json.h"
@@ -29,7 +29,8 @@ static void list_json(const kvs_plugin_list_t *list)
     json_close(&json, '}');
 }
 
-/* What of all that the plugin provides goes into one cell: each text once, at most as many as fit. */
+/* What of all that the plugin provides goes into one cell: each text once, at most as many as
+ * fit. */
 typedef struct texts {
     const char *items[32];
     size_t n;

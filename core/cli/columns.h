@@ -16,7 +16,8 @@ typedef struct columns {
 void columns_add(columns_t *columns, const char *text);
 /* The texts with ", " between them. */
 void columns_add_list(columns_t *columns, const char *const *texts, size_t n_texts);
-/* Print with `indent` spaces before each row, and free everything. 0, or -1 if memory had run out. */
+/* Print with `indent` spaces before each row, and free everything. 0, or -1 if memory had run
+ * out. */
 int columns_print(columns_t *columns, int indent);
 
 #endif

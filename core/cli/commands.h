@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* commands.h - the commands of `kvstore` and what they share.
  *
- * A command is a line of the table in kvstore.c, which also answers --help, and a file cmd_NAME.c. It
- * is called with argv[0] its own name and returns the exit status: 0 done, 1 a problem that it told on
- * stderr, 2 wrong usage. It prints on stdout; main sees to it that all of that was written. */
+ * A command is a line of the table in kvstore.c, which also answers --help, and a file cmd_NAME.c.
+ * It is called with argv[0] its own name and returns the exit status: 0 done, 1 a problem that it
+ * told on stderr, 2 wrong usage. It prints on stdout; main sees to it that all of that was
+ * written. */
 #ifndef KVS_CLI_COMMANDS_H
 #define KVS_CLI_COMMANDS_H
 
@@ -19,8 +20,8 @@ int cmd_list(int argc, char **argv);
 int cli_usage_error(const char *command, const char *format, ...) KVS_PRINTF(2, 3);
 /* Print "kvstore NAME: " and this thread's last error on stderr; returns 1. */
 int cli_failed(const char *command);
-/* For commands that take --json and exactly `n_operands` operands, which are written to `ret_operands`.
- * 0, or 2 if the usage was wrong, which has been told. */
+/* For commands that take --json and exactly `n_operands` operands, which are written to
+ * `ret_operands`. 0, or 2 if the usage was wrong, which has been told. */
 int cli_parse(int argc, char **argv, int n_operands, const char **ret_operands, int *ret_json);
 
 #endif

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Bytes of the UTF-8 character at `text`, or 0. Overlong forms and surrogates come from no file name
- * that anybody could read; they are let through. */
+/* Bytes of the UTF-8 character at `text`, or 0. Overlong forms and surrogates come from no file
+ * name that anybody could read; they are let through. */
 static size_t character_length(const unsigned char *text)
 {
     size_t len = text[0] < 0x80                       ? 1

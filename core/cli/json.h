@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* json.h - writes JSON to stdout, indented. The name of a member is NULL for the whole and for items
- * of arrays. */
+/* json.h - writes JSON to stdout, indented. The name of a member is NULL for the whole and for
+ * items of arrays. */
 #ifndef KVS_CLI_JSON_H
 #define KVS_CLI_JSON_H
 

@@ -18,7 +18,7 @@ class List(Case):
         self.assertEqual(lines[1].split(), ["local", "backend", "ok", "1.2.3", "1.0", "20", "cpu",
                                             local, "-"])
         self.assertIn("abi-mismatch", lines[2])
-        self.assertTrue(lines[2].endswith("the plugin needs ABI 2.0, this library offers 1.0 to 1.0"))
+        self.assertTrue(lines[2].endswith("needs ABI 2.0, this library offers 1.0 to 1.0"))
         for head in ("STATE", "FROM", "REASON"):
             column = lines[0].index(head)
             for line in lines:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The JSON Schema that the SDK ships and the core's own validation accept and refuse the same manifests.
+"""The JSON Schema that the SDK ships accepts and refuses the same manifests as the core's validation.
 
 The validator below knows the keywords that the schema uses and stumbles over any other."""
 import json
@@ -26,7 +26,8 @@ def is_type(value, name):
 def holds(value, keyword, argument):
     """Whether `value` satisfies one keyword of a schema."""
     if keyword == "type":
-        return any(is_type(value, t) for t in ([argument] if isinstance(argument, str) else argument))
+        names = [argument] if isinstance(argument, str) else argument
+        return any(is_type(value, name) for name in names)
     if keyword == "enum":
         return value in argument
     if keyword == "pattern":
@@ -66,7 +67,8 @@ GOOD = [
     {"version": "2.0~rc1+git-5"}, {"library": "./x.so"}, {"library": "/a b/c"}, {"package": ""},
     {"provides": backend()}, {"provides": backend() + [{"kind": "compressor", "name": "2bit"}]},
     {"provides": backend(priority=0)}, {"provides": backend(priority=100)},
-    {"provides": backend(priority=50.0)}, {"provides": backend(aliases=[], word="w", **{"with": []})},
+    {"provides": backend(priority=50.0)},
+    {"provides": backend(aliases=[], word="w", **{"with": []})},
     {"provides": backend(name="a" * 64)}, {"provides": backend(name="a-b_c")},
     capabilities(), capabilities(sparse=True, devices=["rocm"], dtypes=["bfloat16"]),
     {"requires": {}}, {"requires": {"core": ">=0"}}, {"requires": {"core": ">=0.0.1"}},
@@ -100,7 +102,8 @@ BAD = [
     {"requires": []}, {"requires": {"core": "0.1"}}, {"requires": {"core": ">=1.2.3.4"}},
     {"requires": {"core": ">=01"}}, {"requires": {"libraries": {}}},
     {"requires": {"libraries": [{}]}}, {"requires": {"libraries": [{"name": "/lib/z"}]}},
-    {"requires": {"libraries": [{"name": ""}]}}, {"requires": {"libraries": [{"name": "z", "why": 1}]}},
+    {"requires": {"libraries": [{"name": ""}]}},
+    {"requires": {"libraries": [{"name": "z", "why": 1}]}},
     {"requires": {"devices": "cuda"}}, {"options": {}}, {"options": [{"name": "a"}]},
     {"options": [{"type": "int"}]}, {"options": [{"name": "a", "type": "double"}]},
     {"options": [{"name": "a", "type": "int", "default": None}]},
@@ -121,7 +124,8 @@ class Schema(Case):
         return {p["name"]: p for p in listed["plugins"]}
 
     def manifests(self, changes):
-        return {f"m{i}": manifest(**{"name": f"m{i}", **change}) for i, change in enumerate(changes)}
+        return {f"m{i}": manifest(**{"name": f"m{i}", **change})
+                for i, change in enumerate(changes)}
 
     def test_both_accept_good_manifests(self):
         manifests = self.manifests(GOOD)
@@ -153,8 +157,8 @@ class Schema(Case):
         self.assertEqual(self.states({"local": content})["local"]["state"], "format-too-new")
 
     def test_the_projects_own_manifests_satisfy_the_schema(self):
-        directory = os.path.join(os.path.dirname(os.environ["KVSTORE_CLI"]), "..", "share", "kvstore",
-                                 "plugins.d")
+        prefix = os.path.dirname(os.path.dirname(os.environ["KVSTORE_CLI"]))
+        directory = os.path.join(prefix, "share", "kvstore", "plugins.d")
         for name in os.listdir(directory):
             with open(os.path.join(directory, name), encoding="utf-8") as own:
                 self.assertTrue(valid(json.load(own), SCHEMA), name)

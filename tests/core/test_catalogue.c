@@ -57,7 +57,7 @@ static void device_types_have_the_names_of_manifests(void)
     KT_TRUE(kvsi_device_name(-1) == NULL);
 }
 
-/* ---- Names -------------------------------------------------------------------------------------- */
+/* ---- Names ---------------------------------------------------------------------------------- */
 
 static kvsi_match_t match(const char *name, const char *known_name)
 {

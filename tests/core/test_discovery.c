@@ -189,7 +189,7 @@ static void a_thousand_manifests_are_all_found(void)
     kvs_plugin_list_free(list);
 }
 
-/* ---- On and off --------------------------------------------------------------------------------- */
+/* ---- On and off ----------------------------------------------------------------------------- */
 
 static void a_mask_in_an_earlier_directory_turns_a_plugin_off(void)
 {

@@ -217,7 +217,8 @@ static void fields_are_found_where_their_values_begin(void)
     KT_INT(kvsi_jsonscan_find(text, strlen(text), "provides[2]", &place), -1);
 }
 
-/* Each prefix of a valid text that is an object is itself no JSON: none may be read past its end. */
+/* Each prefix of a valid text that is an object is itself no JSON: none may be read past its
+ * end. */
 static void every_truncation_is_refused(void)
 {
     static const char text[] = "{\"a\": [1, -2.5e3, \"\\u00e4\xC3\xA4\"], \"b\": {\"c\": true}}";

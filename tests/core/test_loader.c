@@ -123,7 +123,7 @@ static void two_plugins_with_the_same_symbols_keep_their_own(void)
     KT_INT(ask(a->backends[0]->ops->num_workers), 11);
 }
 
-/* ---- What the plugin does wrong ----------------------------------------------------------------- */
+/* ---- What the plugin does wrong ------------------------------------------------------------- */
 
 static void a_library_without_the_entry_is_refused(void)
 {
@@ -177,7 +177,7 @@ static void a_missing_dependency_is_named_with_its_package(void)
           "install package fakes0");
 }
 
-/* ---- What the manifest claims ------------------------------------------------------------------- */
+/* ---- What the manifest claims --------------------------------------------------------------- */
 
 #define BACKEND(capabilities)                                                                      \
     "[{\"kind\": \"backend\", \"name\": \"fake\", \"capabilities\": {" capabilities "}}]"
@@ -190,36 +190,36 @@ static void mismatch(const fake_t *fake, const char *reason)
 
 static void a_different_name_version_or_abi_is_a_mismatch(void)
 {
-    mismatch(&(fake_t){.name = "other"}, "\"name\": the manifest says other, the library ");
+    mismatch(&(fake_t){.name = "other"}, "\"name\": the manifest says other, /");
     mismatch(&(fake_t){.name = "other"}, "/good.so says fake");
-    mismatch(&(fake_t){.version = "1.0.1"}, "\"version\": the manifest says 1.0.1, the library ");
+    mismatch(&(fake_t){.version = "1.0.1"}, "\"version\": the manifest says 1.0.1, /");
     mismatch(&(fake_t){.version = "1.0.1"}, "/good.so says 1.0.0");
 }
 
 static void different_capabilities_are_a_mismatch(void)
 {
     mismatch(&(fake_t){.provides = BACKEND("\"sparse\": true, " RIGHT)},
-             "\"provides[0].capabilities.sparse\": the manifest says true, the library ");
+             "\"provides[0].capabilities.sparse\": the manifest says true, /");
     mismatch(&(fake_t){.provides = BACKEND("\"devices\": [\"cpu\"], \"dtypes\": [\"float32\"]")},
              "\"provides[0].capabilities.keeps_weights\": the manifest says false, ");
     mismatch(&(fake_t){.provides = BACKEND("\"gradient_compression\": [\"1bit\"], " RIGHT)},
              "\"provides[0].capabilities.gradient_compression\": the manifest says true, ");
     mismatch(&(fake_t){.provides = BACKEND("\"keeps_weights\": true, \"dtypes\": [\"float32\"],"
                                            " \"devices\": [\"cpu\", \"cuda\"]")},
-             "\"provides[0].capabilities.devices\": the manifest says [cpu, cuda], the library ");
+             "\"provides[0].capabilities.devices\": the manifest says [cpu, cuda], /");
     mismatch(&(fake_t){.provides = BACKEND("\"keeps_weights\": true, \"devices\": [\"cpu\"]")},
-             "\"provides[0].capabilities.dtypes\": the manifest says [], the library ");
+             "\"provides[0].capabilities.dtypes\": the manifest says [], /");
 }
 
 static void other_things_provided_are_a_mismatch(void)
 {
     mismatch(&(fake_t){.provides = "[{\"kind\": \"backend\", \"name\": \"other\"}]"},
-             "\"provides\" of kind \"backend\": the manifest says [other], the library ");
+             "\"provides\" of kind \"backend\": the manifest says [other], /");
     mismatch(&(fake_t){.provides =
                            "[{\"kind\": \"optimizer\", \"name\": \"sgd\"}, "
                            "{\"kind\": \"backend\", \"name\": \"fake\", \"capabilities\": {" RIGHT
                            "}}]"},
-             "\"provides\" of kind \"optimizer\": the manifest says [sgd], the library ");
+             "\"provides\" of kind \"optimizer\": the manifest says [sgd], /");
 }
 
 static void a_mismatch_with_what_is_loaded_asks_for_a_restart(void)
@@ -231,7 +231,7 @@ static void a_mismatch_with_what_is_loaded_asks_for_a_restart(void)
     KT_HAS(info.fix, "restart this process");
 }
 
-/* ---- Files that are no shared object for this process ------------------------------------------- */
+/* ---- Files that are no shared object for this process --------------------------------------- */
 
 /* A copy of good.so under that name in a fresh directory, or of its first `limit` bytes; byte `at`
  * becomes `value`. */
@@ -312,7 +312,7 @@ static void no_damage_to_the_headers_hurts(void)
     (void)loads(&(fake_t){0});
 }
 
-/* ---- Static plugins ----------------------------------------------------------------------------- */
+/* ---- Static plugins ------------------------------------------------------------------------- */
 
 static const kvs_plugin_t *static_entry(const kvs_host_t *host, const char **ret_refusal)
 {

@@ -142,7 +142,7 @@ static void what_may_be_missing_is_empty(void)
     kvsi_arena_release(&arena);
 }
 
-/* ---- What is refused ---------------------------------------------------------------------------- */
+/* ---- What is refused ------------------------------------------------------------------------ */
 
 typedef struct change {
     const char *from, *to; /* the first `from` in the good text is replaced */
@@ -339,7 +339,7 @@ static void a_newer_major_version_is_refused_naming_both(void)
     kvsi_arena_release(&arena);
 }
 
-/* ---- Paths -------------------------------------------------------------------------------------- */
+/* ---- Paths ---------------------------------------------------------------------------------- */
 
 static void a_relative_library_counts_from_the_real_manifest(void)
 {

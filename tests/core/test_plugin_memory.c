@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Running out of memory while plugins are found and loaded, at each allocation in turn: an error that
- * says so, and the next try succeeds. The linker puts the functions below in the place of libc's. */
+/* Running out of memory while plugins are found and loaded, at each allocation in turn: an error
+ * that says so, and the next try succeeds. The linker puts the functions below in the place of
+ * libc's. */
 #include "kt.h"
 #include "fakes.h"
 #include "registry.h"

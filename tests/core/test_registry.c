@@ -46,7 +46,7 @@ static void answers(const char *name, int want)
     }
 }
 
-/* ---- Who answers -------------------------------------------------------------------------------- */
+/* ---- Who answers ---------------------------------------------------------------------------- */
 
 static void names_are_lowered_and_found_by_name_alias_and_word(void)
 {
@@ -135,7 +135,7 @@ static void one_that_can_be_used_beats_one_that_cannot(void)
     unsetenv("KVSTORE_PLUGINS");
 }
 
-/* ---- What is told ------------------------------------------------------------------------------- */
+/* ---- What is told --------------------------------------------------------------------------- */
 
 static void a_mistyped_name_is_an_error_that_tells_what_exists(void)
 {
@@ -214,7 +214,7 @@ static void a_manifest_that_cannot_be_read_is_told_by_its_file_name(void)
     fails("something_else", KVS_ERR_NOT_FOUND, want);
 }
 
-/* ---- Optimizers and providers ------------------------------------------------------------------- */
+/* ---- Optimizers and providers --------------------------------------------------------------- */
 
 static void use_all_kinds(void)
 {
@@ -255,7 +255,7 @@ static void providers_are_found_by_device_type(void)
             "no device named \"99\"");
 }
 
-/* ---- Backends of the program -------------------------------------------------------------------- */
+/* ---- Backends of the program ---------------------------------------------------------------- */
 
 static kvs_status_t own_open(void *store, const kvs_open_args_t *args)
 {
@@ -382,7 +382,7 @@ static void a_backend_that_lacks_something_is_refused_by_name(void)
     KT_FAIL(kvs_register_backend("mine", &backend), KVS_ERR_ARGUMENT, "has 8 bytes");
 }
 
-/* ---- Static plugins and paths ------------------------------------------------------------------- */
+/* ---- Static plugins and paths --------------------------------------------------------------- */
 
 static const kvs_plugin_t *static_entry(const kvs_host_t *host, const char **ret_refusal)
 {
@@ -448,7 +448,7 @@ static void an_added_path_is_searched_before_the_others(void)
     KT_FAIL(kvs_plugin_path_add(NULL), KVS_ERR_ARGUMENT, "the path is NULL");
 }
 
-/* ---- Threads ------------------------------------------------------------------------------------ */
+/* ---- Threads -------------------------------------------------------------------------------- */
 
 static void *find_often(void *arg)
 {

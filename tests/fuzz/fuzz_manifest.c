@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_manifest.c - any bytes as a manifest: it is read or refused, and what is read keeps the promises
- * of kvstore/plugins.h. Seeds lie in seeds/manifest; each crash that was mended left one. */
+/* fuzz_manifest.c - any bytes as a manifest: it is read or refused, and what is read keeps the
+ * promises of kvstore/plugins.h. Seeds lie in seeds/manifest; each crash that was mended left
+ * one. */
 #include "compat.h"
 #include "manifest.h"
 

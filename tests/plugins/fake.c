@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fake.c - plugins that are right or wrong on purpose, all from this source: CMakeLists.txt names the
- * variants and the macros that make them.
+/* fake.c - plugins that are right or wrong on purpose, all from this source: CMakeLists.txt names
+ * the variants and the macros that make them.
  *
  * A backend's rank() tells how often the entry was called, its num_workers() the variant's
  * FAKE_ANSWER, through a global symbol that two plugins have alike. */

@@ -96,8 +96,8 @@ KVS_API void kvs_plugin_list_free(kvs_plugin_list_t *list); /* NULL does nothing
 KVS_API size_t kvs_plugin_list_count(const kvs_plugin_list_t *list);
 /* NULL if `index` is not below the count. */
 KVS_API const kvs_plugin_info_t *kvs_plugin_list_at(const kvs_plugin_list_t *list, size_t index);
-/* By the name of a plugin, or the name or an alias of something it provides; the one that is ok if
- * several. ERR_NOT_FOUND names near ones; ERR_UNAVAILABLE: known, but not installed. */
+/* By the name of a plugin, or the name, an alias or a word of something it provides; the one that
+ * is ok if several. ERR_NOT_FOUND names near ones; ERR_UNAVAILABLE: known, but not installed. */
 KVS_API kvs_status_t kvs_plugin_list_find(const kvs_plugin_list_t *list, const char *name,
                                           const kvs_plugin_info_t **ret_plugin);
 /* Directories and files searched, in order. */
