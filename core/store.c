@@ -398,11 +398,13 @@ kvs_status_t kvs_store_wait_all(kvs_store_t *store, int64_t timeout_ms)
 
 /* ---- Operations ---------------------------------------------------------------------------------- */
 
-/* Where weights are kept a broadcast is an init and a pull unless the backend has its own; a
- * pushpull is a push and a pull. The engine calls what fills the gap through the op's verb. */
+/* Of a blocking backend without its own, a pushpull is a push and a pull, and where weights are kept
+ * a broadcast is an init and a pull: the engine calls both. Of an asynchronous one each operation is
+ * one call, ended once, so there is nothing to fill the gap. */
 static bool has_verb(const kvs_store_t *store, kvs_verb_t verb)
 {
     const kvs_backend_ops_t *ops = store->ops;
+    bool may_call_two = ops->mode == KVS_BLOCKING && ops->pull != NULL;
 
     switch (verb) {
     case KVS_VERB_INIT:
@@ -412,10 +414,10 @@ static bool has_verb(const kvs_store_t *store, kvs_verb_t verb)
     case KVS_VERB_PULL:
         return ops->pull != NULL;
     case KVS_VERB_PUSHPULL:
-        return ops->pushpull != NULL || (ops->push != NULL && ops->pull != NULL);
+        return ops->pushpull != NULL || (may_call_two && ops->push != NULL);
     case KVS_VERB_BROADCAST:
         return ops->broadcast != NULL ||
-               (store->keeps_weights && ops->init != NULL && ops->pull != NULL);
+               (may_call_two && store->keeps_weights && ops->init != NULL);
     case KVS_VERB_ROW_SPARSE_PULL:
         return ops->row_sparse_pull != NULL;
     }
