@@ -13,6 +13,7 @@
 
 #include <ctype.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -171,15 +172,46 @@ static void free_store(kvs_store_t *store)
     free(store);
 }
 
+static void *close_late(void *arg)
+{
+    kvs_store_t *store = arg;
+
+    if (close_backend(store) != KVS_OK) {
+        kvsi_log(KVS_LOG_ERROR, "store", "closing '%s' late: %s", store->type, kvs_last_error());
+    }
+    free_store(store);
+    return NULL;
+}
+
+/* The last operation of an abandoned store may have ended on a thread of its backend, which waits
+ * for its threads in close: so that runs on one of its own. */
+static void close_elsewhere(kvs_store_t *store)
+{
+    pthread_attr_t attributes;
+    sigset_t all, before;
+    pthread_t thread;
+
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    sigfillset(&all); /* the program's signals are for its own threads */
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    if (pthread_create(&thread, &attributes, close_late, store) != 0) {
+        kvsi_log(KVS_LOG_ERROR, "store", "no thread to close '%s': it is left open", store->type);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+}
+
 void kvsi_store_unref(kvs_store_t *store)
 {
     if (atomic_fetch_sub_explicit(&store->refs, 1, memory_order_acq_rel) != 1) {
         return;
     }
-    if (store->state != NULL && close_backend(store) != KVS_OK) {
-        kvsi_log(KVS_LOG_ERROR, "store", "closing '%s' late: %s", store->type, kvs_last_error());
+    if (store->state != NULL) {
+        close_elsewhere(store);
+    } else {
+        free_store(store);
     }
-    free_store(store);
 }
 
 static char *lower_case(const char *name)

@@ -51,7 +51,8 @@ void kvsi_store_wake(kvs_store_t *store);
 /* Sleep until the epoch is no longer `seen`, or the deadline (kvsi_now_ns) has passed. */
 void kvsi_store_sleep(kvs_store_t *store, uint32_t seen, int64_t deadline_ns);
 void kvsi_store_ref(kvs_store_t *store);
-/* The last one closes the backend, if close could not, and frees the store. */
+/* The last one frees the store, and first closes the backend if close could not: on a thread of its
+ * own, later. */
 void kvsi_store_unref(kvs_store_t *store);
 
 /* ERR_STATE in a callback, in a forked child; ERR_CANCELLED. ERR_ARGUMENT for NULL. `what` is the

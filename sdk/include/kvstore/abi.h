@@ -247,7 +247,8 @@ typedef struct kvs_backend_ops {
     kvs_status_t (*probe)(const kvs_config_t *config);
     /* Required. On failure close is not called; the memory is the core's. */
     kvs_status_t (*open)(void *store, const kvs_open_args_t *args);
-    /* Required. Called once, when no operation is running. Keys are released first. */
+    /* Required. Called once, when no operation is running, and on no thread of the backend's. Keys
+     * are released first. */
     kvs_status_t (*close)(void *store, int64_t timeout_ms);
     /* Release what `state` of a key holds. Also for keys whose init failed. */
     void (*key_release)(void *store, kvs_key_entry_t *key);
