@@ -84,6 +84,7 @@ static kvs_status_t init_key(kvs_hoststore_t *host, const kvs_group_t *group)
     if (status != KVS_OK) {
         return kvs_fail_context(status, "init"); /* key_release follows */
     }
+    key->entry = group->key;
     key->has_value = 1;
     list_key(host, key);
     return KVS_OK;

@@ -75,6 +75,7 @@ typedef struct kvs_hoststore {
 } kvs_hoststore_t;
 
 struct kvs_hoststore_key {
+    const kvs_key_entry_t *entry; /* from init on */
     void *weight; /* the stored value; NULL if it has no elements */
     void *merge;  /* the sum, where something needs it whole; NULL until then */
     size_t n_bytes;
