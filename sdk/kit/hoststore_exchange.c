@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hoststore_exchange.c - push, pull and pushpull of a host store: from an operation's groups to passes
  * over arrays, with an updater or an optimizer between the sum and the outs if one is set. */
-#include "hoststore_work.h"
+#include "hoststore_update.h"
 
 #include <stdlib.h>
 
@@ -9,107 +9,6 @@
 
 /* The parts of an operation: the verb says which are wanted, whatever arrays its groups hold. */
 enum { READ_VALUES = 1, WRITE_OUTS = 2 };
-
-/* ---- What comes between the sum and the outs -------------------------------------------------------- */
-
-/* Leave one value: the sum of all. */
-static void sum_whole(kvs_work_t *work)
-{
-    const kvs_provider_t *cpu = kvs_cpu_provider();
-
-    if (work->n_values == 1) {
-        work->sum = work->values[0];
-    } else {
-        cpu->sum(work->dtype, work->n_elems, work->values, work->n_values, &work->key->merge, 1);
-        work->sum = work->key->merge;
-    }
-    work->values = &work->sum;
-    work->n_values = 1;
-}
-
-/* The merge buffer, if the sum is needed as a whole and is not one of the values. */
-static kvs_status_t make_merge(const kvs_work_t *work)
-{
-    const kvs_provider_t *cpu = kvs_cpu_provider();
-
-    if (work->n_values == 1 || work->key->merge != NULL) {
-        return KVS_OK;
-    }
-    return cpu->alloc((kvs_device_t){KVS_DEVICE_CPU, 0}, work->key->n_bytes, &work->key->merge);
-}
-
-static kvs_status_t name_key(kvs_status_t status, const kvs_key_entry_t *key)
-{
-    return key->name != NULL ? kvs_fail_context(status, "key '%s'", key->name)
-                             : kvs_fail_context(status, "key %lld", (long long)key->number);
-}
-
-static kvs_tensor_t view_of(const kvs_key_entry_t *key, const void *data)
-{
-    return (kvs_tensor_t){
-        .data = (void *)data,
-        .device = {KVS_DEVICE_CPU, 0},
-        .ndim = key->ndim,
-        .dtype = key->dtype,
-        .shape = key->shape,
-    };
-}
-
-static kvs_status_t call_updater(const kvs_hoststore_t *host, const kvs_key_entry_t *key,
-                                 const kvs_work_t *work)
-{
-    kvs_key_t name = {key->name, key->number};
-    kvs_tensor_t value = view_of(key, work->sum);
-    kvs_tensor_t stored = view_of(key, work->key->weight);
-    kvs_status_t status = host->updater(&name, &value, &stored, host->updater_arg);
-
-    if (status != KVS_OK) {
-        (void)kvs_fail_context(KVS_ERR_CALLBACK, "updater returned %s", kvs_status_name(status));
-        return name_key(KVS_ERR_CALLBACK, key);
-    }
-    return KVS_OK;
-}
-
-static kvs_status_t run_updater(const kvs_hoststore_t *host, const kvs_key_entry_t *key,
-                                kvs_work_t *work)
-{
-    kvs_status_t status = make_merge(work);
-
-    if (status != KVS_OK) {
-        return name_key(status, key);
-    }
-    sum_whole(work);
-    status = call_updater(host, key, work);
-    if (status == KVS_OK && work->n_outs > 0) {
-        work->n_values = 0;
-        kvs_work_run(host, work);
-    }
-    return status;
-}
-
-static kvs_status_t run_optimizer(const kvs_hoststore_t *host, const kvs_group_t *group,
-                                  kvs_work_t *work)
-{
-    kvs_hoststore_group_t *issued = group->state;
-    int needs_whole = kvs_opt_needs_whole(host->opt);
-    kvs_status_t status = needs_whole ? make_merge(work) : KVS_OK;
-
-    if (status == KVS_OK) {
-        status = kvs_opt_begin(host->opt, &work->key->opt, group->key, work->key->weight);
-    }
-    if (status != KVS_OK) {
-        return name_key(status, group->key);
-    }
-    work->opt = host->opt;
-    work->update = &issued->update;
-    if (needs_whole) {
-        sum_whole(work);
-        kvs_opt_prepare(host->opt, &work->key->opt, work->dtype, work->n_elems, work->sum,
-                        work->key->weight, &issued->update);
-    }
-    kvs_work_run(host, work);
-    return KVS_OK;
-}
 
 /* ---- Groups -------------------------------------------------------------------------------------- */
 
@@ -170,12 +69,12 @@ static kvs_status_t exchange(const kvs_hoststore_t *host, const kvs_group_t *gro
     kvs_status_t status = lists_fill(&lists, group->values, n_values, &work);
 
     if (status != KVS_OK) {
-        return name_key(status, group->key);
+        return kvs_update_name_key(status, group->key);
     }
     if (n_values > 0 && host->updater != NULL) {
-        status = run_updater(host, group->key, &work);
+        status = kvs_update_by_updater(host, group->key, &work);
     } else if (n_values > 0 && host->opt != NULL) {
-        status = run_optimizer(host, group, &work);
+        status = kvs_update_by_optimizer(host, group, &work);
     } else {
         kvs_work_run(host, &work);
     }
