@@ -126,7 +126,13 @@ static kvs_status_t make_states(kvs_opt_states_t *states, uint32_t mask, int wei
 kvs_status_t kvs_opt_begin(kvs_opt_t *opt, kvs_opt_key_t *key_state, const kvs_key_entry_t *key,
                            const void *weight)
 {
-    uint32_t used = kvs_opt_states_used(opt);
+    return kvs_opt_begin_for(opt, key_state, key, weight, kvs_opt_states_used(opt));
+}
+
+kvs_status_t kvs_opt_begin_for(kvs_opt_t *opt, kvs_opt_key_t *key_state, const kvs_key_entry_t *key,
+                               const void *weight, uint32_t wanted)
+{
+    uint32_t used = wanted & ((1u << opt->kind->n_states) - 1);
     kvs_opt_states_t *states = key_state->states;
     kvs_status_t status = KVS_OK;
 

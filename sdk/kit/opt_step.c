@@ -243,25 +243,16 @@ static void sums_of_blocks(void *arg, int64_t begin, int64_t end)
     kvs_fpenv_leave(fpenv);
 }
 
-static void run_phase(work_t *work, uint32_t phase, double *io_scalars)
+static void sum_all_blocks(const work_t *work, uint32_t phase)
 {
     sums_job_t job = {work, phase};
-    double totals[KVS_OPTIMIZER_MAX_SUMS] = {0};
     int64_t n_blocks = kvs_opt_n_blocks(work->states->n_elems);
-    size_t n_sums = work->kind->n_sums;
 
     if (n_blocks > 1) {
         kvs_plugin_host->parallel_for(n_blocks, 1, sums_of_blocks, &job);
     } else if (n_blocks == 1) {
         sums_of_blocks(&job, 0, 1);
     }
-    for (int64_t block = 0; block < n_blocks; block++) {
-        for (size_t i = 0; i < n_sums; i++) {
-            totals[i] += work->states->sums[(size_t)block * n_sums + i];
-        }
-    }
-    work->kind->combine(phase, totals, io_scalars);
-    round_scalars(work);
 }
 
 static void row_span(const work_t *work, const span_t *span)
@@ -321,8 +312,8 @@ static void update_rows(void *arg, int64_t begin, int64_t end)
     kvs_fpenv_leave(fpenv);
 }
 
-void kvs_opt_prepare(const kvs_opt_t *opt, kvs_opt_key_t *key_state, int dtype, int64_t n,
-                     const void *grad, const void *weight, kvs_opt_update_t *update)
+static work_t whole_work(const kvs_opt_t *opt, kvs_opt_key_t *key_state, int dtype,
+                         const void *grad, const void *weight, const kvs_opt_update_t *update)
 {
     work_t work = {.kind = opt->kind,
                    .states = key_state->states,
@@ -330,16 +321,74 @@ void kvs_opt_prepare(const kvs_opt_t *opt, kvs_opt_key_t *key_state, int dtype, 
                    .grad = grad,
                    .weight = (char *)(uintptr_t)weight, /* only read here */
                    .scalars = update->scalars};
-    unsigned fpenv = kvs_fpenv_enter();
 
     round_scalars(&work);
-    for (uint32_t phase = 0; phase < opt->kind->n_phases; phase++) {
-        run_phase(&work, phase, update->scalars);
-    }
+    return work;
+}
+
+uint32_t kvs_opt_n_phases(const kvs_opt_t *opt)
+{
+    return opt->kind->n_phases;
+}
+
+uint32_t kvs_opt_n_sums(const kvs_opt_t *opt)
+{
+    return opt->kind->n_sums;
+}
+
+int kvs_opt_has_rows(const kvs_opt_t *opt)
+{
+    return has_rows(opt->kind);
+}
+
+const double *kvs_opt_sum_blocks(const kvs_opt_t *opt, kvs_opt_key_t *key_state, uint32_t phase,
+                                 int dtype, const void *grad, const void *weight,
+                                 const kvs_opt_update_t *update)
+{
+    unsigned fpenv = kvs_fpenv_enter();
+    work_t work = whole_work(opt, key_state, dtype, grad, weight, update);
+
+    sum_all_blocks(&work, phase);
+    kvs_fpenv_leave(fpenv);
+    return key_state->states->sums;
+}
+
+void kvs_opt_combine(const kvs_opt_t *opt, uint32_t phase, const double *totals,
+                     kvs_opt_update_t *update)
+{
+    unsigned fpenv = kvs_fpenv_enter();
+
+    opt->kind->combine(phase, totals, update->scalars);
+    kvs_fpenv_leave(fpenv);
+}
+
+void kvs_opt_update_rows(const kvs_opt_t *opt, kvs_opt_key_t *key_state, int dtype, int64_t n,
+                         const void *grad, const void *weight, const kvs_opt_update_t *update)
+{
+    unsigned fpenv = kvs_fpenv_enter();
+    work_t work = whole_work(opt, key_state, dtype, grad, weight, update);
+
     if (n > 0 && has_rows(opt->kind)) {
         int64_t grain = KVS_OPTIMIZER_SUM_BLOCK / work.states->row_elems + 1;
 
         kvs_plugin_host->parallel_for(work.states->n_rows, grain, update_rows, &work);
     }
     kvs_fpenv_leave(fpenv);
+}
+
+void kvs_opt_prepare(const kvs_opt_t *opt, kvs_opt_key_t *key_state, int dtype, int64_t n,
+                     const void *grad, const void *weight, kvs_opt_update_t *update)
+{
+    int64_t n_numbers = kvs_opt_n_blocks(key_state->states->n_elems) * opt->kind->n_sums;
+
+    for (uint32_t phase = 0; phase < opt->kind->n_phases; phase++) {
+        double totals[KVS_OPTIMIZER_MAX_SUMS] = {0};
+        const double *sums = kvs_opt_sum_blocks(opt, key_state, phase, dtype, grad, weight, update);
+
+        for (int64_t i = 0; i < n_numbers; i++) {
+            totals[i % opt->kind->n_sums] += sums[i];
+        }
+        kvs_opt_combine(opt, phase, totals, update);
+    }
+    kvs_opt_update_rows(opt, key_state, dtype, n, grad, weight, update);
 }

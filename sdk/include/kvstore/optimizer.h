@@ -59,6 +59,11 @@ kvs_status_t kvs_opt_issue(kvs_opt_t *opt, kvs_opt_key_t *key_state, const kvs_k
  * step. Does nothing if there are none to make. ERR_NO_MEMORY: nothing was done. */
 kvs_status_t kvs_opt_begin(kvs_opt_t *opt, kvs_opt_key_t *key_state, const kvs_key_entry_t *key,
                            const void *weight);
+/* The same for an update that was issued elsewhere, by an optimizer of the same specification whose
+ * attributes may have changed since: `states` are those of the update. Others than the optimizer has
+ * are ignored. */
+kvs_status_t kvs_opt_begin_for(kvs_opt_t *opt, kvs_opt_key_t *key_state, const kvs_key_entry_t *key,
+                               const void *weight, uint32_t states);
 /* Free the states and zero the struct: the key is fresh again. */
 void kvs_opt_key_release(kvs_opt_key_t *key_state);
 
@@ -72,6 +77,25 @@ int kvs_opt_needs_whole(const kvs_opt_t *opt);
  * need it. */
 void kvs_opt_prepare(const kvs_opt_t *opt, kvs_opt_key_t *key_state, int dtype, int64_t n,
                      const void *grad, const void *weight, kvs_opt_update_t *update);
+
+/* kvs_opt_prepare in parts, for an array whose pieces lie in different places, cut at multiples of
+ * KVS_OPTIMIZER_SUM_BLOCK elements, each with a key state of its own. For each phase: take the sums of
+ * the blocks of every piece, add them up from 0, block by block in the array's order, and give the
+ * totals to combine with every piece's `update`; then, if it has rows, update those of every piece,
+ * which must hold whole rows. The bits are those of kvs_opt_prepare. */
+uint32_t kvs_opt_n_phases(const kvs_opt_t *opt);
+uint32_t kvs_opt_n_sums(const kvs_opt_t *opt); /* at most KVS_OPTIMIZER_MAX_SUMS */
+/* Does it keep numbers for each row, so that pieces must not cut rows? */
+int kvs_opt_has_rows(const kvs_opt_t *opt);
+/* The sums of one phase: kvs_opt_n_sums numbers for each block, in order. They live until the next
+ * call for this key; NULL if there are none. */
+const double *kvs_opt_sum_blocks(const kvs_opt_t *opt, kvs_opt_key_t *key_state, uint32_t phase,
+                                 int dtype, const void *grad, const void *weight,
+                                 const kvs_opt_update_t *update);
+void kvs_opt_combine(const kvs_opt_t *opt, uint32_t phase, const double *totals,
+                     kvs_opt_update_t *update);
+void kvs_opt_update_rows(const kvs_opt_t *opt, kvs_opt_key_t *key_state, int dtype, int64_t n,
+                         const void *grad, const void *weight, const kvs_opt_update_t *update);
 
 /* After kvs_opt_begin: update `n` elements of dtype `dtype`, beginning with element `first` of the
  * array: `grad`, never changed, and `weight` point at that element. Blocks of one key may run on
