@@ -3,6 +3,8 @@
  * configuration is worse than none. */
 #include "conffile.h"
 
+#include "environment.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <stdbool.h>
@@ -122,7 +124,7 @@ static kvs_status_t read_file(kvsi_arena_t *arena, const char *path, kvsi_conf_t
 
 kvs_status_t kvsi_conf_read(kvsi_arena_t *arena, kvsi_conf_t *ret_conf)
 {
-    const char *config = secure_getenv("XDG_CONFIG_HOME"), *home = secure_getenv("HOME");
+    const char *config = kvsi_env("XDG_CONFIG_HOME"), *home = kvsi_env("HOME");
     kvsi_conf_t conf = {NULL};
     kvs_status_t status = read_file(arena, "/etc/kvstore/kvstore.conf", &conf);
 

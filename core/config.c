@@ -2,6 +2,7 @@
 /* config.c - the settings are a table: the core's own, then those the backend declares. */
 #include "config.h"
 
+#include "environment.h"
 #include "near.h"
 
 #include <ctype.h>
@@ -152,7 +153,7 @@ void kvsi_config_source(kvsi_arena_t *arena, const kvsi_conf_t *conf, const kvs_
     const kvsi_conf_entry_t *entry = kvsi_conf_find(conf, info->name);
 
     for (size_t i = 0; i < 2 && names[i] != NULL; i++) {
-        const char *text = secure_getenv(names[i]);
+        const char *text = kvsi_env(names[i]);
 
         if (text != NULL) {
             *ret_text = text;

@@ -10,6 +10,7 @@
 #include "log.h"
 #include "manifest.h"
 #include "policy.h"
+#include "trust.h"
 #include "verdict.h"
 
 #include <dirent.h>
@@ -26,6 +27,7 @@ typedef struct scan {
     kvs_plugin_list_t *list;
     kvsi_masks_t masks;
     size_t capacity;
+    int ignores_policy;
 } scan_t;
 
 static int is_manifest_name(const char *name)
@@ -78,9 +80,14 @@ static void append(scan_t *scan, kvs_plugin_info_t info)
 
 static void append_text(scan_t *scan, kvs_plugin_info_t info, const char *text, size_t n_bytes)
 {
-    kvsi_manifest_parse(&scan->list->arena, text, n_bytes, &info);
-    kvsi_compat_check(&scan->list->arena, &info);
-    kvsi_policy_apply(&scan->list->arena, &scan->masks, &info);
+    kvsi_arena_t *arena = &scan->list->arena;
+
+    kvsi_manifest_parse(arena, text, n_bytes, &info);
+    kvsi_trust_check(arena, &info);
+    kvsi_compat_check(arena, &info);
+    if (!scan->ignores_policy) {
+        kvsi_policy_apply(arena, &scan->masks, &info);
+    }
     append(scan, info);
 }
 
@@ -122,7 +129,7 @@ static void scan_file(scan_t *scan, const char *path)
     }
     if (fstat(fd, &st) != 0) {
         append_unreadable(scan, info, strerror(errno));
-    } else if (kvsi_policy_is_mask(&st)) {
+    } else if (kvsi_policy_is_mask(&st) && !scan->ignores_policy) {
         kvsi_policy_add_mask(&scan->list->arena, &scan->masks, info.name, path);
     } else if (!S_ISREG(st.st_mode)) {
         append_unreadable(scan, info, "not a regular file");
@@ -166,8 +173,11 @@ static void scan_place(scan_t *scan, const char *path)
     }
     scan->list->arena.failed |= n_entries < 0 && errno == ENOMEM;
     if (n_entries < 0 && errno != ENOENT) {
-        kvsi_log(KVS_LOG_WARN, "discovery", "cannot read directory '%s': %s", path,
-                 strerror(errno));
+        const char *cause = strerror(errno);
+
+        kvsi_log(KVS_LOG_WARN, "discovery", "cannot read directory '%s': %s", path, cause);
+        kvsi_note(&scan->list->arena, &scan->list->notes, &scan->list->n_notes,
+                  "cannot read directory %s: %s", path, cause);
     }
     for (int i = 0; i < n_entries; i++) {
         scan_file(scan, kvsi_arena_text(&scan->list->arena, "%s/%s", path, entries[i]->d_name));
@@ -191,16 +201,51 @@ static void append_program_backend(scan_t *scan, const kvs_backend_t *backend)
     }
 }
 
+static kvs_status_t new_list(kvs_plugin_list_t **ret_list)
+{
+    *ret_list = calloc(1, sizeof(**ret_list));
+    return *ret_list != NULL ? KVS_OK
+                             : kvs_fail(KVS_ERR_NO_MEMORY, "no memory for the list of plugins");
+}
+
+/* The finished list, or the error. */
+static kvs_status_t hand_over(kvs_status_t status, kvs_plugin_list_t *list,
+                              kvs_plugin_list_t **ret_list)
+{
+    if (status == KVS_OK) {
+        status = kvsi_arena_check(&list->arena);
+    }
+    if (status == KVS_OK) {
+        *ret_list = list;
+    } else {
+        kvs_plugin_list_free(list);
+    }
+    return status;
+}
+
+kvs_status_t kvsi_discovery_read(const char *path, kvs_plugin_list_t **ret_list)
+{
+    kvs_plugin_list_t *list;
+    kvs_status_t status = new_list(&list);
+    scan_t scan = {.list = list, .ignores_policy = 1};
+
+    if (status == KVS_OK) {
+        scan_file(&scan, kvsi_path_absolute(&list->arena, path));
+        status = hand_over(status, list, ret_list);
+    }
+    return status;
+}
+
 kvs_status_t kvsi_discovery_scan(const kvsi_added_t *added, kvs_plugin_list_t **ret_list)
 {
-    kvs_plugin_list_t *list = calloc(1, sizeof(*list));
+    kvs_plugin_list_t *list;
+    kvs_status_t status = new_list(&list);
     scan_t scan = {.list = list};
 
-    if (list == NULL) {
-        return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for the list of plugins");
+    if (status != KVS_OK) {
+        return status;
     }
-    kvs_status_t status =
-        kvsi_searchpath_build(&list->arena, added->paths, added->n_paths, &list->path);
+    status = kvsi_searchpath_build(&list->arena, added->paths, added->n_paths, &list->path);
     for (size_t i = 0; status == KVS_OK && i < added->n_backends; i++) {
         append_program_backend(&scan, added->backends[i]);
     }
@@ -211,15 +256,9 @@ kvs_status_t kvsi_discovery_scan(const kvsi_added_t *added, kvs_plugin_list_t **
     for (size_t i = 0; status == KVS_OK && i < list->path.n_paths; i++) {
         scan_place(&scan, list->path.paths[i]);
     }
-    if (status == KVS_OK) {
-        status = kvsi_arena_check(&list->arena);
-    }
-    if (status != KVS_OK) {
-        kvs_plugin_list_free(list);
-        return status;
-    }
-    *ret_list = list;
-    return KVS_OK;
+    kvsi_policy_note_unmatched(&list->arena, list->plugins, list->n_plugins, &list->notes,
+                               &list->n_notes);
+    return hand_over(status, list, ret_list);
 }
 
 void kvs_plugin_list_free(kvs_plugin_list_t *list)

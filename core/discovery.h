@@ -16,6 +16,8 @@ struct kvs_plugin_list {
     kvsi_searchpath_t path;
     kvs_plugin_info_t *plugins;
     size_t n_plugins;
+    const char *const *notes; /* on the search as a whole */
+    size_t n_notes;
 };
 
 /* A plugin that is linked into the program. */
@@ -36,5 +38,7 @@ typedef struct kvsi_added {
 } kvsi_added_t;
 
 kvs_status_t kvsi_discovery_scan(const kvsi_added_t *added, kvs_plugin_list_t **ret_list);
+/* One manifest by itself, whatever else is installed and whatever is turned off. */
+kvs_status_t kvsi_discovery_read(const char *path, kvs_plugin_list_t **ret_list);
 
 #endif

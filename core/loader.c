@@ -253,3 +253,15 @@ const kvs_plugin_t *kvsi_loader_load(kvsi_arena_t *arena, kvs_plugin_info_t *inf
     kvsi_claims_check(arena, info, loaded->plugin, fix);
     return info->state == KVS_PLUGIN_OK ? loaded->plugin : NULL;
 }
+
+const kvs_plugin_t *kvsi_loader_plugin_of(const kvs_backend_t *backend)
+{
+    for (const loaded_t *loaded = loaded_plugins; loaded != NULL; loaded = loaded->next) {
+        for (size_t i = 0; i < loaded->plugin->n_backends; i++) {
+            if (loaded->plugin->backends[i] == backend) {
+                return loaded->plugin;
+            }
+        }
+    }
+    return NULL;
+}

@@ -19,4 +19,7 @@
 const kvs_plugin_t *kvsi_loader_load(kvsi_arena_t *arena, kvs_plugin_info_t *info,
                                      kvs_plugin_entry_t entry);
 
+/* The loaded plugin that holds this very table, or NULL. */
+const kvs_plugin_t *kvsi_loader_plugin_of(const kvs_backend_t *backend);
+
 #endif

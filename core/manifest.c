@@ -6,6 +6,7 @@
 
 #include "jsonscan.h"
 #include "names.h"
+#include "near.h"
 #include "verdict.h"
 
 #include <cjson/cJSON.h>
@@ -230,6 +231,30 @@ static const text_field_t option_fields[] = {
     {"variable", &variable_rule, 0, OPTION(variable)},
 };
 
+/* The keys that an object may have: those of its tables, and others. */
+typedef struct keys {
+    const text_field_t *fields;
+    size_t n_fields;
+    const flag_field_t *flags;
+    size_t n_flags;
+    const char *others[6]; /* NULL after the last */
+} keys_t;
+
+static const keys_t plugin_keys = {
+    .fields = plugin_fields,
+    .n_fields = N_ITEMS(plugin_fields),
+    .others = {"manifest_version", "library", "provides", "requires", "options"}};
+static const keys_t provide_keys = {.fields = provide_fields,
+                                    .n_fields = N_ITEMS(provide_fields),
+                                    .others = {"aliases", "with", "capabilities", "priority"}};
+static const keys_t capability_keys = {.flags = capability_flags,
+                                       .n_flags = N_ITEMS(capability_flags),
+                                       .others = {"gradient_compression", "devices", "dtypes"}};
+static const keys_t requires_keys = {.others = {"libraries", "devices", "core"}};
+static const keys_t library_keys = {.fields = library_fields, .n_fields = N_ITEMS(library_fields)};
+static const keys_t option_keys = {
+    .fields = option_fields, .n_fields = N_ITEMS(option_fields), .others = {"default"}};
+
 /* ---- Faults --------------------------------------------------------------------------------- */
 
 /* Of a field is said something: that it " is missing", or, with a colon, ": duplicate key". */
@@ -314,6 +339,69 @@ static void missing(reader_t *reader, const object_t *object, const char *name)
 {
     if (cJSON_GetObjectItemCaseSensitive(object->json, name) == NULL) {
         bad(reader, object, field_of(reader, object, name), "is missing");
+    }
+}
+
+/* ---- Unknown keys ---------------------------------------------------------------------------- */
+
+static const char *key_at(const keys_t *keys, size_t index)
+{
+    if (index < keys->n_fields) {
+        return keys->fields[index].name;
+    }
+    index -= keys->n_fields;
+    if (index < keys->n_flags) {
+        return keys->flags[index].name;
+    }
+    return keys->others[index - keys->n_flags];
+}
+
+/* The key with nothing in it that a terminal might obey. */
+static const char *printable(reader_t *reader, const char *key)
+{
+    char *copy = (char *)kvsi_arena_copy(reader->arena, key, strnlen(key, 80));
+
+    for (char *at = copy; *at != '\0'; at++) {
+        if ((unsigned char)*at < 0x20 || *at == 0x7F) {
+            *at = '?';
+        }
+    }
+    return copy;
+}
+
+static void note_unknown(reader_t *reader, const object_t *object, const char *key,
+                         const kvsi_near_t *near)
+{
+    kvs_plugin_info_t *info = reader->info;
+    kvsi_json_place_t place = {.line = 1, .column = 1};
+    const char *field = field_of(reader, object, printable(reader, key));
+
+    if (kvsi_jsonscan_find(reader->text, reader->n_bytes, field, &place) != 0) {
+        (void)kvsi_jsonscan_find(reader->text, reader->n_bytes, object->field, &place);
+    }
+    kvsi_note(reader->arena, &info->notes, &info->n_notes, "%s:%zu:%zu: unknown key \"%s\"%s%s",
+              info->manifest, place.line, place.column, field, kvsi_near_text(near),
+              near->text[0] != '\0' ? "?" : "");
+}
+
+/* Nobody reads them: they are ignored, since a newer minor version may have added them, but most are
+ * slips. Keys that begin with x- are the vendors'. */
+static void look_for_unknown(reader_t *reader, const object_t *object, const keys_t *keys)
+{
+    const cJSON *json = object->json != NULL ? object->json->child : NULL;
+
+    for (; json != NULL && reader->info->n_notes < KVSI_MAX_NOTES; json = json->next) {
+        kvsi_near_t near = KVSI_NEAR_INIT(json->string);
+        const char *key;
+        int known = strncmp(json->string, "x-", 2) == 0;
+
+        for (size_t i = 0; !known && (key = key_at(keys, i)) != NULL; i++) {
+            known = strcmp(key, json->string) == 0;
+            kvsi_near_offer(&near, key);
+        }
+        if (!known) {
+            note_unknown(reader, object, json->string, &near);
+        }
     }
 }
 
@@ -416,6 +504,7 @@ static void read_capabilities(reader_t *reader, const object_t *parent, kvs_prov
 
         *(int32_t *)((char *)provide + capability_flags[i].offset) = cJSON_IsTrue(flag);
     }
+    look_for_unknown(reader, &object, &capability_keys);
     provide->compression =
         read_texts(reader, &object, "gradient_compression", &name_rule, &provide->n_compression);
     provide->devices = read_texts(reader, &object, "devices", &name_rule, &provide->n_devices);
@@ -427,6 +516,7 @@ static void read_provide(reader_t *reader, const object_t *object, void *ret_ite
     kvs_provide_t *provide = ret_item;
     const cJSON *priority = member(reader, object, "priority", cJSON_Number, "a number");
 
+    look_for_unknown(reader, object, &provide_keys);
     read_text_fields(reader, object, provide_fields, N_ITEMS(provide_fields), provide);
     provide->aliases = read_texts(reader, object, "aliases", &name_rule, &provide->n_aliases);
     provide->with = read_texts(reader, object, "with", &word_rule, &provide->n_with);
@@ -445,6 +535,7 @@ static void read_provide(reader_t *reader, const object_t *object, void *ret_ite
 
 static void read_library_needed(reader_t *reader, const object_t *object, void *ret_item)
 {
+    look_for_unknown(reader, object, &library_keys);
     read_text_fields(reader, object, library_fields, N_ITEMS(library_fields), ret_item);
 }
 
@@ -454,6 +545,7 @@ static void read_option(reader_t *reader, const object_t *object, void *ret_item
     const cJSON *preset = cJSON_GetObjectItemCaseSensitive(object->json, "default");
     const char *field = field_of(reader, object, "default");
 
+    look_for_unknown(reader, object, &option_keys);
     read_text_fields(reader, object, option_fields, N_ITEMS(option_fields), option);
     option->preset = "";
     if (preset == NULL) {
@@ -477,6 +569,7 @@ static void read_requires(reader_t *reader, const object_t *root)
     kvs_plugin_info_t *info = reader->info;
     static const text_field_t core_field = {"core", &core_rule, 0, INFO(core)};
 
+    look_for_unknown(reader, &object, &requires_keys);
     info->libraries = read_objects(reader, &object, "libraries", sizeof(kvs_requirement_t),
                                    read_library_needed, &info->n_libraries);
     info->devices = read_texts(reader, &object, "devices", &name_rule, &info->n_devices);
@@ -484,10 +577,11 @@ static void read_requires(reader_t *reader, const object_t *root)
 }
 
 /* Relative paths count from the directory that really holds the manifest, so that a link to a
- * manifest in another tree finds that tree's library. */
+ * manifest in another tree finds that tree's library. Of a library that is a link, the link's own
+ * place is kept: whoever may change the link chooses what is loaded (trust.c). */
 static const char *resolve_library(reader_t *reader, const char *library)
 {
-    char manifest[PATH_MAX], resolved[PATH_MAX];
+    char manifest[PATH_MAX], directory[PATH_MAX];
     const char *joined = library;
 
     if (library[0] != '/') {
@@ -497,8 +591,14 @@ static const char *resolve_library(reader_t *reader, const char *library)
         joined = kvsi_arena_text(reader->arena, "%.*s%s",
                                  (int)(strrchr(manifest, '/') - manifest) + 1, manifest, library);
     }
-    return realpath(joined, resolved) != NULL ? kvsi_arena_text(reader->arena, "%s", resolved)
-                                              : joined;
+    const char *slash = strrchr(joined, '/'); /* NULL only if there was no memory to join */
+    size_t len = slash != NULL ? (size_t)(slash - joined) + 1 : 0;
+
+    if (realpath(kvsi_arena_copy(reader->arena, joined, len), directory) == NULL) {
+        return joined;
+    }
+    return kvsi_arena_text(reader->arena, "%s/%s", strcmp(directory, "/") == 0 ? "" : directory,
+                           joined + len);
 }
 
 static void read_library(reader_t *reader, const object_t *root)
@@ -541,6 +641,7 @@ static void read_root(reader_t *reader, const object_t *root)
     kvs_plugin_info_t *info = reader->info;
     const char *file_name = info->name;
 
+    look_for_unknown(reader, root, &plugin_keys);
     read_text_fields(reader, root, plugin_fields, N_ITEMS(plugin_fields), info);
     read_library(reader, root);
     if (info->name[0] == '\0') {

@@ -2,21 +2,42 @@
 /* plugin_list.c - kvstore/plugins.h for hosts and the `kvstore` command. */
 #include "discovery.h"
 #include "lookup.h"
+#include "manifest.h"
 #include "names.h"
+#include "probe.h"
 #include "registry.h"
 #include "requirement.h"
+#include "trust.h"
+#include "verdict.h"
 
 #include <stdio.h>
+#include <string.h>
 
-/* A scan leaves this out, since creating a store doesn't need it. The libraries are the list's
- * own. */
-static void look_for_libraries(kvs_plugin_info_t *info)
+/* A scan leaves out what creating a store doesn't need. The libraries are the list's own. */
+static kvs_status_t complete(kvs_plugin_list_t *list)
 {
-    kvs_requirement_t *libraries = (kvs_requirement_t *)info->libraries;
+    for (size_t i = 0; i < list->n_plugins; i++) {
+        kvs_plugin_info_t *info = &list->plugins[i];
+        kvs_requirement_t *libraries = (kvs_requirement_t *)info->libraries;
 
-    for (size_t i = 0; i < info->n_libraries; i++) {
-        libraries[i].found = kvsi_library_is_found(libraries[i].name);
+        for (size_t j = 0; j < info->n_libraries; j++) {
+            libraries[j].found = kvsi_library_is_found(libraries[j].name);
+        }
+        kvsi_trust_note(&list->arena, info);
     }
+    return kvsi_arena_check(&list->arena);
+}
+
+static kvs_status_t hand_over(kvs_plugin_list_t *list, kvs_plugin_list_t **ret_list)
+{
+    kvs_status_t status = complete(list);
+
+    if (status == KVS_OK) {
+        *ret_list = list;
+    } else {
+        kvs_plugin_list_free(list);
+    }
+    return status;
 }
 
 kvs_status_t kvs_plugin_list(kvs_plugin_list_t **ret_list)
@@ -28,14 +49,22 @@ kvs_status_t kvs_plugin_list(kvs_plugin_list_t **ret_list)
         return kvs_fail(KVS_ERR_ARGUMENT, "plugin_list: ret_list is NULL");
     }
     status = kvsi_registry_scan(&list);
-    if (status != KVS_OK) {
-        return status;
+    return status == KVS_OK ? hand_over(list, ret_list) : status;
+}
+
+kvs_status_t kvs_plugin_read(const char *path, kvs_plugin_list_t **ret_list)
+{
+    kvs_plugin_list_t *list;
+    kvs_status_t status;
+
+    if (path == NULL || path[0] == '\0' || ret_list == NULL) {
+        return kvs_fail(KVS_ERR_ARGUMENT, "plugin_read: %s",
+                        ret_list == NULL ? "ret_list is NULL"
+                        : path == NULL   ? "the path is NULL"
+                                         : "the path is empty");
     }
-    for (size_t i = 0; i < list->n_plugins; i++) {
-        look_for_libraries(&list->plugins[i]);
-    }
-    *ret_list = list;
-    return KVS_OK;
+    status = kvsi_discovery_read(path, &list);
+    return status == KVS_OK ? hand_over(list, ret_list) : status;
 }
 
 size_t kvs_plugin_list_count(const kvs_plugin_list_t *list)
@@ -75,4 +104,39 @@ size_t kvs_plugin_list_n_paths(const kvs_plugin_list_t *list)
 const char *kvs_plugin_list_path(const kvs_plugin_list_t *list, size_t index)
 {
     return index < kvs_plugin_list_n_paths(list) ? list->path.paths[index] : NULL;
+}
+
+size_t kvs_plugin_list_n_notes(const kvs_plugin_list_t *list)
+{
+    return list != NULL ? list->n_notes : 0;
+}
+
+const char *kvs_plugin_list_note(const kvs_plugin_list_t *list, size_t index)
+{
+    return index < kvs_plugin_list_n_notes(list) ? list->notes[index] : NULL;
+}
+
+kvs_status_t kvs_plugin_try(kvs_plugin_list_t *list, size_t index)
+{
+    const kvs_plugin_t *plugin;
+    kvs_status_t status;
+
+    if (index >= kvs_plugin_list_count(list)) {
+        return kvs_fail(KVS_ERR_ARGUMENT, "plugin_try: there is no item %zu in a list of %zu",
+                        index, kvs_plugin_list_count(list));
+    }
+    if (strcmp(list->plugins[index].manifest, KVSI_MANIFEST_PROGRAM) == 0) {
+        return KVS_OK; /* no plugin */
+    }
+    status = kvsi_registry_load(list, index, &plugin);
+    if (status != KVS_OK || plugin == NULL) {
+        return status;
+    }
+    for (size_t i = 0; i < plugin->n_backends; i++) {
+        if (kvsi_probe_preset(plugin->backends[i]) != KVS_OK) {
+            kvsi_judge(&list->arena, &list->plugins[index], KVS_PLUGIN_UNAVAILABLE, "", "%s",
+                       kvs_last_error());
+        }
+    }
+    return kvsi_arena_check(&list->arena);
 }

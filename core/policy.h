@@ -24,5 +24,9 @@ void kvsi_policy_add_mask(kvsi_arena_t *arena, kvsi_masks_t *masks, const char *
 /* Judge it disabled, whatever else is wrong with it: who turned it off doesn't want to hear of
  * that. */
 void kvsi_policy_apply(kvsi_arena_t *arena, const kvsi_masks_t *masks, kvs_plugin_info_t *info);
+/* Note each glob of KVSTORE_PLUGINS that matches none of the plugins, which is most often a slip, with
+ * near names; and log it, once for each value of the variable. The caller holds the registry's lock. */
+void kvsi_policy_note_unmatched(kvsi_arena_t *arena, const kvs_plugin_info_t *plugins,
+                                size_t n_plugins, const char *const **notes, size_t *n_notes);
 
 #endif

@@ -68,24 +68,37 @@ static kvs_plugin_entry_t static_entry(const kvs_plugin_info_t *info)
     return NULL;
 }
 
-/* What was found in the list, loaded. */
-static kvs_status_t load_locked(kvs_plugin_list_t *list, const kvsi_found_t *found,
+/* NULL with KVS_OK: it can't be loaded, and its verdict says why. */
+static kvs_status_t load_locked(kvs_plugin_list_t *list, kvs_plugin_info_t *info,
                                 const kvs_plugin_t **ret_plugin)
 {
-    kvs_plugin_info_t *info = &list->plugins[found->plugin - list->plugins];
+    *ret_plugin = info->state == KVS_PLUGIN_OK
+                      ? kvsi_loader_load(&list->arena, info, static_entry(info))
+                      : NULL;
+    return kvsi_arena_check(&list->arena);
+}
+
+kvs_status_t kvsi_registry_load(kvs_plugin_list_t *list, size_t index,
+                                const kvs_plugin_t **ret_plugin)
+{
+    kvs_status_t status = take_lock();
+
+    if (status == KVS_OK) {
+        status = load_locked(list, &list->plugins[index], ret_plugin);
+        drop_lock();
+    }
+    return status;
+}
+
+const kvs_plugin_t *kvsi_registry_plugin_of(const kvs_backend_t *backend)
+{
     const kvs_plugin_t *plugin = NULL;
 
-    if (info->state == KVS_PLUGIN_OK) {
-        plugin = kvsi_loader_load(&list->arena, info, static_entry(info));
+    if (take_lock() == KVS_OK) {
+        plugin = kvsi_loader_plugin_of(backend);
+        drop_lock();
     }
-    if (list->arena.failed) {
-        return kvsi_arena_check(&list->arena);
-    }
-    if (plugin == NULL) {
-        return kvsi_verdict_fail(info);
-    }
-    *ret_plugin = plugin;
-    return KVS_OK;
+    return plugin;
 }
 
 static const void *member_named(const kvs_plugin_t *plugin, const char *kind, const char *name)
@@ -100,6 +113,12 @@ static const void *member_named(const kvs_plugin_t *plugin, const char *kind, co
         for (size_t i = 0; i < plugin->n_optimizers; i++) {
             if (strcmp(plugin->optimizers[i]->name, name) == 0) {
                 return plugin->optimizers[i];
+            }
+        }
+    } else if (strcmp(kind, "compressor") == 0) {
+        for (size_t i = 0; i < plugin->n_compressors; i++) {
+            if (strcmp(plugin->compressors[i]->name, name) == 0) {
+                return plugin->compressors[i];
             }
         }
     } else {
@@ -125,12 +144,14 @@ static kvs_status_t find_locked(const char *kind, const char *name, const void *
     }
     status = kvsi_lookup(list, kind, name, &found);
     if (status == KVS_OK) {
-        status = load_locked(list, &found, &plugin);
-        if (status == KVS_OK) {
+        kvs_plugin_info_t *info = &list->plugins[found.plugin - list->plugins];
+
+        status = load_locked(list, info, &plugin);
+        if (status == KVS_OK && plugin != NULL) {
             /* There, since descriptor and manifest agree. */
             *ret_member = member_named(plugin, kind, found.provide->name);
-        } else {
-            status = kvsi_fail_context(status, "%s \"%s\"", kind, name);
+        } else if (status == KVS_OK) {
+            status = kvsi_fail_context(kvsi_verdict_fail(info), "%s \"%s\"", kind, name);
         }
     }
     kvs_plugin_list_free(list);
@@ -185,6 +206,18 @@ kvs_status_t kvsi_registry_find_optimizer(const char *name, const kvs_optimizer_
 
     if (status == KVS_OK) {
         *ret_optimizer = member;
+    }
+    return status;
+}
+
+kvs_status_t kvsi_registry_find_compressor(const char *name,
+                                           const kvs_compressor_t **ret_compressor)
+{
+    const void *member;
+    kvs_status_t status = find("compressor", name, &member);
+
+    if (status == KVS_OK) {
+        *ret_compressor = member;
     }
     return status;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* registry.h - from a name to a loaded backend, optimizer or provider.
+/* registry.h - from a name to a loaded backend, optimizer, compressor or provider.
  *
  * Looks through what the program registered, then what the manifests on the search path provide
  * (read again at each create, so that an installed package is seen at once), and loads the plugin
@@ -14,8 +14,15 @@
 /* `name` as the user gave it, not empty; it is lower-cased here. Errors as kvs_store_create. */
 kvs_status_t kvsi_registry_find_backend(const char *name, const kvs_backend_t **ret_backend);
 kvs_status_t kvsi_registry_find_optimizer(const char *name, const kvs_optimizer_t **ret_optimizer);
+kvs_status_t kvsi_registry_find_compressor(const char *name,
+                                           const kvs_compressor_t **ret_compressor);
 kvs_status_t kvsi_registry_find_provider(int32_t device_type, const kvs_provider_t **ret_provider);
+/* The plugin that a backend found here came with; NULL if the program registered it. */
+const kvs_plugin_t *kvsi_registry_plugin_of(const kvs_backend_t *backend);
 /* Everything there is, without opening anything. */
 kvs_status_t kvsi_registry_scan(kvs_plugin_list_t **ret_list);
+/* Load the plugin at `index` of a scan. NULL with KVS_OK: it can't be, and its verdict says why. */
+kvs_status_t kvsi_registry_load(kvs_plugin_list_t *list, size_t index,
+                                const kvs_plugin_t **ret_plugin);
 
 #endif

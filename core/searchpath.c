@@ -3,13 +3,12 @@
  * moment. */
 #include "searchpath.h"
 
-#include "log.h"
+#include "environment.h"
 
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
 #include <unistd.h>
 
 #define SUBDIR "kvstore/plugins.d"
@@ -24,7 +23,7 @@ const char *kvsi_path_absolute(kvsi_arena_t *arena, const char *path)
     return kvsi_arena_text(arena, "%s/%s", strcmp(cwd, "/") == 0 ? "" : cwd, path);
 }
 
-static int same_place(const char *a, const char *b)
+int kvsi_is_same_place(const char *a, const char *b)
 {
     char real_a[PATH_MAX], real_b[PATH_MAX];
 
@@ -42,7 +41,7 @@ static void append(kvsi_arena_t *arena, kvsi_searchpath_t *path, const char *add
     const char **grown;
 
     for (size_t i = 0; i < path->n_paths; i++) {
-        if (same_place(path->paths[i], absolute)) {
+        if (kvsi_is_same_place(path->paths[i], absolute)) {
             return;
         }
     }
@@ -79,23 +78,27 @@ static void append_own_prefix(kvsi_arena_t *arena, kvsi_searchpath_t *path)
     append(arena, path, realpath(chosen, file) != NULL ? file : chosen);
 }
 
-static void append_user(kvsi_arena_t *arena, kvsi_searchpath_t *path)
+const char *kvsi_searchpath_user(kvsi_arena_t *arena)
 {
-    const char *data = secure_getenv("XDG_DATA_HOME");
-    const char *home = secure_getenv("HOME");
+    const char *data = kvsi_env("XDG_DATA_HOME");
+    const char *home = kvsi_env("HOME");
 
     /* The specification of base directories says to ignore relative ones. */
     if (data != NULL && data[0] == '/') {
-        append(arena, path, kvsi_arena_text(arena, "%s/" SUBDIR, data));
-    } else if (home != NULL && home[0] == '/') {
-        append(arena, path, kvsi_arena_text(arena, "%s/.local/share/" SUBDIR, home));
+        return kvsi_arena_text(arena, "%s/" SUBDIR, data);
     }
+    return home != NULL && home[0] == '/' ? kvsi_arena_text(arena, "%s/.local/share/" SUBDIR, home)
+                                          : NULL;
 }
 
 static void append_defaults(kvsi_arena_t *arena, kvsi_searchpath_t *path)
 {
-    append_user(arena, path);
-    append(arena, path, "/etc/" SUBDIR);
+    const char *user = kvsi_searchpath_user(arena);
+
+    if (user != NULL) {
+        append(arena, path, user);
+    }
+    append(arena, path, KVSI_SEARCHPATH_ADMIN);
     append(arena, path, "/usr/local/share/" SUBDIR);
     append_own_prefix(arena, path);
 }
@@ -120,12 +123,9 @@ static void append_variable(kvsi_arena_t *arena, kvsi_searchpath_t *path, const 
 kvs_status_t kvsi_searchpath_build(kvsi_arena_t *arena, const char *const *added, size_t n_added,
                                    kvsi_searchpath_t *ret_path)
 {
-    const char *variable = secure_getenv("KVSTORE_PLUGIN_PATH");
+    const char *variable = kvsi_env("KVSTORE_PLUGIN_PATH");
     kvsi_searchpath_t path = {NULL, 0};
 
-    if (variable == NULL && getauxval(AT_SECURE) != 0 && getenv("KVSTORE_PLUGIN_PATH") != NULL) {
-        kvsi_log(KVS_LOG_WARN, "searchpath", "KVSTORE_PLUGIN_PATH is ignored in secure execution");
-    }
     for (size_t i = 0; i < n_added; i++) {
         append(arena, &path, added[i]);
     }

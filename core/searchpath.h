@@ -18,6 +18,12 @@ typedef struct kvsi_searchpath {
 /* `added` are the program's. What doesn't exist stays in the list, so that errors can name it. */
 kvs_status_t kvsi_searchpath_build(kvsi_arena_t *arena, const char *const *added, size_t n_added,
                                    kvsi_searchpath_t *ret_path);
+/* The user's place, or NULL: there is no home, or it doesn't count (secure execution). */
+const char *kvsi_searchpath_user(kvsi_arena_t *arena);
+#define KVSI_SEARCHPATH_ADMIN "/etc/kvstore/plugins.d"
+
+/* Whether two paths, which need not exist, lead to the same. */
+int kvsi_is_same_place(const char *a, const char *b);
 /* The path itself, or with the working directory in front. */
 const char *kvsi_path_absolute(kvsi_arena_t *arena, const char *path);
 

@@ -5,7 +5,9 @@
 
 #include "engine.h"
 #include "futex.h"
+#include "identity.h"
 #include "log.h"
+#include "probe.h"
 #include "registry.h"
 #include "status.h"
 #include "tensor.h"
@@ -252,27 +254,40 @@ static kvs_store_t *new_store(const char *name, const kvs_backend_t *backend, kv
     return store;
 }
 
+static kvs_status_t call_open(kvs_store_t *store)
+{
+    kvsi_arena_t arena = KVSI_ARENA_INIT;
+    const kvs_plugin_t *plugin = kvsi_registry_plugin_of(store->backend);
+    kvs_open_args_t args = {.size = (uint32_t)sizeof(args),
+                            .type = store->type,
+                            .config = store->config,
+                            .loaded =
+                                kvsi_identity_text(&arena, plugin, store->backend, store->config)};
+    kvs_status_t status = kvsi_arena_check(&arena);
+
+    args.digest = kvsi_identity_digest(args.loaded);
+    if (status == KVS_OK) {
+        status = store->ops->open(store->state, &args);
+    }
+    kvsi_arena_release(&arena);
+    return status;
+}
+
 static kvs_status_t open_backend(const char *name, const kvs_backend_t *backend,
                                  kvs_config_t *config, kvs_store_t **ret_store)
 {
     kvs_store_t *store;
     kvs_status_t status;
 
-    if (backend->ops->probe != NULL) {
-        status = backend->ops->probe(config);
-        if (status != KVS_OK) {
-            return kvsi_fail_context(KVS_ERR_UNAVAILABLE, "backend '%s' is unavailable",
-                                     backend->name);
-        }
+    status = kvsi_probe(backend, config);
+    if (status != KVS_OK) {
+        return status;
     }
     store = new_store(name, backend, config);
     if (store == NULL) {
         return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for a store '%s'", name);
     }
-    status = backend->ops->open(store->state,
-                                &(kvs_open_args_t){.size = (uint32_t)sizeof(kvs_open_args_t),
-                                                   .type = store->type,
-                                                   .config = config});
+    status = call_open(store);
     if (status != KVS_OK) {
         free(store->state);
         store->state = NULL;
@@ -329,6 +344,7 @@ static kvs_status_t check_required(kvsi_arena_t *arena)
 
         if (len > 0) {
             status = kvsi_registry_find_backend(kvsi_arena_copy(arena, list, len), &backend);
+            status = status == KVS_OK ? kvsi_probe_preset(backend) : status;
         }
         if (status != KVS_OK) {
             return kvsi_fail_context(status, "create: a required backend can't be had");

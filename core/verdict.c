@@ -37,6 +37,26 @@ void kvsi_judge(kvsi_arena_t *arena, kvs_plugin_info_t *info, kvs_plugin_state_t
     info->fix = fix;
 }
 
+void kvsi_note(kvsi_arena_t *arena, const char *const **notes, size_t *n_notes, const char *format,
+               ...)
+{
+    const char **texts = (const char **)*notes;
+    char text[REASON_BYTES];
+    va_list args;
+
+    if (*n_notes == 0) {
+        texts = kvsi_arena_array(arena, KVSI_MAX_NOTES, sizeof(*texts));
+    }
+    if (texts == NULL || *n_notes == KVSI_MAX_NOTES) {
+        return;
+    }
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    texts[(*n_notes)++] = kvsi_arena_text(arena, "%s", text);
+    *notes = texts;
+}
+
 kvs_status_t kvsi_verdict_fail(const kvs_plugin_info_t *info)
 {
     int outside = info->state == KVS_PLUGIN_DISABLED || info->state == KVS_PLUGIN_UNAVAILABLE;

@@ -15,6 +15,11 @@
  * judged already: the first reason is the true one. */
 void kvsi_judge(kvsi_arena_t *arena, kvs_plugin_info_t *info, kvs_plugin_state_t state,
                 const char *fix, const char *format, ...) KVS_PRINTF(5, 6);
+/* Append to `notes`, an array in `arena` of `n_notes` texts: what is worth knowing and no fault. The
+ * first KVSI_MAX_NOTES are kept. */
+#define KVSI_MAX_NOTES 20
+void kvsi_note(kvsi_arena_t *arena, const char *const **notes, size_t *n_notes, const char *format,
+               ...) KVS_PRINTF(4, 5);
 /* Fail with 'plugin "dist" (/path/dist.json): STATE: REASON; FIX' and the status of the state:
  * KVS_ERR_UNAVAILABLE if something outside the plugin is missing or chosen so, else
  * KVS_ERR_PLUGIN. */

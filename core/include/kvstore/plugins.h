@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plugins.h - what is installed: for `kvstore list`, `kvstore info`, and hosts that show the same.
+/* plugins.h - what is installed: for the `kvstore` command, and hosts that show the same.
  *
- * Reads manifests only, opens no shared object. Everything belongs to the list it came from and
- * lives until kvs_plugin_list_free. Strings are never NULL: what is absent is "". */
+ * A list is made of manifests; no shared object is opened but by kvs_plugin_try. Everything belongs
+ * to the list it came from and lives until kvs_plugin_list_free. Strings are never NULL: what is
+ * absent is "". */
 #ifndef KVSTORE_PLUGINS_H
 #define KVSTORE_PLUGINS_H
 
@@ -86,12 +87,16 @@ typedef struct kvs_plugin_info {
     size_t n_devices;
     const kvs_plugin_option_t *options;
     size_t n_options;
+    const char *const *notes; /* no faults, but worth a look: a key of the manifest that nothing reads */
+    size_t n_notes;
 } kvs_plugin_info_t;
 
 typedef struct kvs_plugin_list kvs_plugin_list_t;
 
 /* Everything found along the search path, in its order, losers included. */
 KVS_API kvs_status_t kvs_plugin_list(kvs_plugin_list_t **ret_list);
+/* A list of one: the manifest at `path`, whatever else is installed and whatever is turned off. */
+KVS_API kvs_status_t kvs_plugin_read(const char *path, kvs_plugin_list_t **ret_list);
 KVS_API void kvs_plugin_list_free(kvs_plugin_list_t *list); /* NULL does nothing */
 KVS_API size_t kvs_plugin_list_count(const kvs_plugin_list_t *list);
 /* NULL if `index` is not below the count. */
@@ -103,6 +108,24 @@ KVS_API kvs_status_t kvs_plugin_list_find(const kvs_plugin_list_t *list, const c
 /* Directories and files searched, in order. */
 KVS_API size_t kvs_plugin_list_n_paths(const kvs_plugin_list_t *list);
 KVS_API const char *kvs_plugin_list_path(const kvs_plugin_list_t *list, size_t index);
+
+/* What is worth knowing of the search as a whole: a glob of KVSTORE_PLUGINS that matches nothing, a
+ * directory that can't be read. */
+KVS_API size_t kvs_plugin_list_n_notes(const kvs_plugin_list_t *list);
+KVS_API const char *kvs_plugin_list_note(const kvs_plugin_list_t *list, size_t index);
+
+/* Load the plugin at `index` into this process, where it stays, and ask its backends whether they
+ * can work here. How it went is told by the state, reason and fix of that item. Code of which nothing
+ * is known may crash or hang: `kvstore doctor` does this in a child process. ERR_ARGUMENT: no such
+ * item; ERR_STATE: called by a plugin that is being loaded. */
+KVS_API kvs_status_t kvs_plugin_try(kvs_plugin_list_t *list, size_t index);
+
+/* Turn a plugin off, by a mask in the administrator's directory, or in the user's, or on again by
+ * removing that mask. `name` is that of the plugin or of something that it provides. Processes see it
+ * at their next create. ERR_STATE: it would have no effect, or something else turns the plugin off;
+ * ERR_IO: no right to write there; ERR_NOT_FOUND, ERR_UNAVAILABLE: as kvs_plugin_list_find. */
+KVS_API kvs_status_t kvs_plugin_disable(const char *name, int for_user);
+KVS_API kvs_status_t kvs_plugin_enable(const char *name, int for_user);
 
 /* A backend, optimizer, … of this project that exists as a package, installed or not. */
 typedef struct kvs_known {

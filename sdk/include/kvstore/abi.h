@@ -145,7 +145,11 @@ typedef struct kvs_update {
 } kvs_update_t;
 
 enum {
-    KVS_OPTIMIZER_ANY_RATE = 1 /* a negative learning rate is accepted */
+    KVS_OPTIMIZER_ANY_RATE = 1, /* a negative learning rate is accepted */
+    /* A row-sparse gradient changes only the rows that it lists; if there is a parameter
+     * "lazy_update", only while that is true. Others are given the gradient's dense form. Not with
+     * phases. */
+    KVS_OPTIMIZER_LAZY = 2
 };
 
 /* An optimizer: its parameters and states as tables, and its arithmetic as plain C over arrays, which
@@ -200,6 +204,42 @@ typedef struct kvs_optimizer {
                      const double *scalars);
 } kvs_optimizer_t;
 
+/* ---- Compressors ----------------------------------------------------------------------------- */
+
+#define KVS_COMPRESSOR_MAX_PARAMS 8
+#define KVS_COMPRESSOR_BLOCK 65536 /* elements */
+
+/* A way to make gradients small, of float32 elements, and what that loses: the residual, an array as
+ * large as the gradient, which begins as zeros and is added to the next one. Plain C over arrays,
+ * which allocates nothing, takes no lock, keeps no state and runs in the default floating-point
+ * environment.
+ *
+ * Arrays are cut: every piece but the last has a multiple of `unit` elements and is packed by
+ * itself, and the packed pieces stand one after the other without a gap, so that results depend on
+ * no cut, and pieces are worked on by several threads. Callers cut at multiples of
+ * KVS_COMPRESSOR_BLOCK, or of `unit` where they like smaller pieces. `params` are the values of the
+ * parameters, in the order of the table, each rounded once to float32. */
+typedef struct kvs_compressor {
+    uint32_t size;
+    uint32_t unit; /* elements; divides KVS_COMPRESSOR_BLOCK */
+    const char *name;
+    const char *summary;
+    const kvs_param_info_t *params; /* of type KVS_PARAM_BOOL, _INT or _FLOAT; none may be null */
+    size_t n_params;
+    /* NULL, or: are these parameters, each legal by itself, legal together? With a text if not. */
+    kvs_status_t (*check)(const float *params);
+    /* Bytes of `n` packed elements; of a whole number of units, as many times those of one unit. */
+    uint64_t (*packed_bytes)(const float *params, int64_t n);
+    /* Pack residual + gradient and write what was lost to `ret_residual`, which may be `residual`.
+     * Returns 1; or 0 if an element of that sum is not finite: what was written is then worthless,
+     * and the caller, who has kept the old residual, goes back to it. Unused bits are 0. */
+    int (*encode)(const float *params, int64_t n, const float *grad, const float *residual,
+                  float *ret_residual, void *packed);
+    /* What the packed elements stand for: write it, or add it. Any bytes are legal. */
+    void (*decode)(const float *params, int64_t n, const void *packed, float *dst);
+    void (*decode_add)(const float *params, int64_t n, const void *packed, float *dst);
+} kvs_compressor_t;
+
 /* ---- Device providers ------------------------------------------------------------------------ */
 
 /* Memory and kernels for one DLPack device type. All functions: any thread; sizes in elements
@@ -227,7 +267,13 @@ typedef struct kvs_open_args {
     uint32_t size;
     uint32_t reserved;
     const char *type;           /* the name the store was created by, lower-cased */
-    const kvs_config_t *config; /* until open returns */
+    const kvs_config_t *config; /* until open returns, as is what follows */
+    /* What the store is made of: plugin, version, ABI, backend, and the backend's options but those
+     * with KVS_OPTION_LOCAL; as text of several lines, and its digest (FNV-1a, 64 bits). Equal in
+     * all processes of a job that are set up alike: backends of several workers compare digests
+     * when they meet, and show the texts if they differ. */
+    const char *loaded;
+    uint64_t digest;
 } kvs_open_args_t;
 
 /* Verbs return the operation's status with its text (kvs_fail). A blocking backend is given one
@@ -292,6 +338,10 @@ enum {
     KVS_KEEPS_WEIGHTS = 32
 };
 
+enum {
+    KVS_OPTION_LOCAL = 1 /* may differ between the processes of a job, such as an address */
+};
+
 /* An option of create that a backend understands. */
 typedef struct kvs_option_info {
     const char *name;
@@ -299,7 +349,8 @@ typedef struct kvs_option_info {
     const char *preset;   /* the default, as text */
     const char *doc;
     const char *variable; /* NULL, or a variable read behind KVSTORE_NAME, such as MXNet's */
-    const char *reserved; /* NULL */
+    uint32_t flags; /* KVS_OPTION_… */
+    uint32_t reserved;
 } kvs_option_info_t;
 
 #define KVS_DTYPES_ALL ((1u << KVS_N_DTYPES) - 1)
@@ -331,6 +382,8 @@ typedef struct kvs_plugin {
     size_t n_optimizers;
     const kvs_provider_t *const *providers;
     size_t n_providers;
+    const kvs_compressor_t *const *compressors;
+    size_t n_compressors;
 } kvs_plugin_t;
 
 enum { KVS_LOG_ERROR = 1, KVS_LOG_WARN, KVS_LOG_INFO, KVS_LOG_DEBUG, KVS_LOG_TRACE };
@@ -363,6 +416,7 @@ typedef struct kvs_host {
     /* A span in the trace file, if one is written: pass what begin gave. Names are copied. */
     int64_t (*trace_begin)(void);
     void (*trace_end)(int64_t begin, const char *name, const char *detail, uint64_t n_bytes);
+    kvs_status_t (*find_compressor)(const char *name, const kvs_compressor_t **ret_compressor);
 } kvs_host_t;
 
 #ifdef __cplusplus
