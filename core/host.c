@@ -28,6 +28,7 @@ const kvs_host_t *kvsi_host(void)
         .find_provider = kvsi_registry_find_provider,
         .trace_begin = kvsi_trace_begin,
         .trace_end = kvsi_trace_end,
+        .last_error = kvs_last_error,
     };
 
     return &host;

@@ -416,6 +416,8 @@ typedef struct kvs_host {
     /* A span in the trace file, if one is written: pass what begin gave. Names are copied. */
     int64_t (*trace_begin)(void);
     void (*trace_end)(int64_t begin, const char *name, const char *detail, uint64_t n_bytes);
+    /* This thread's text: for plugins that pass a failure on to another thread or process. */
+    const char *(*last_error)(void);
     kvs_status_t (*find_compressor)(const char *name, const kvs_compressor_t **ret_compressor);
 } kvs_host_t;
 
