@@ -27,7 +27,7 @@ typedef struct known {
 static const known_t known_things[] = {
     KNOWN("backend", "local", "libkvstore0", "local", WITH("update", "allreduce", "cpu")),
     KNOWN("backend", "device", "kvstore-backend-device", "device",
-          WITH("local", "update", "allreduce")),
+          WITH("local", "update", "allreduce", "cpu")),
     KNOWN("backend", "nccl", "kvstore-backend-nccl", "nccl", ),
     KNOWN("backend", "dist_sync", "kvstore-backend-dist", "dist",
           ALIASES("dist", "dist_async", "dist_device_sync", "dist_device_async"),
@@ -35,6 +35,8 @@ static const known_t known_things[] = {
     KNOWN("backend", "horovod", "kvstore-backend-horovod", "", ),
     KNOWN("backend", "byteps", "kvstore-backend-byteps", "", ),
     KNOWN("backend", "teststore", "kvstore-backend-teststore", "", ),
+    KNOWN("compressor", "1bit", "libkvstore0", "", ),
+    KNOWN("compressor", "2bit", "libkvstore0", "", ),
     KNOWN("device", "cuda", "kvstore-backend-cuda", "", ),
 };
 

@@ -163,20 +163,32 @@ static const kvs_backend_t *backend_named(const kvs_plugin_t *plugin, const char
     return NULL;
 }
 
+static size_t count_of(const kvs_plugin_t *plugin, const char *kind)
+{
+    return strcmp(kind, "backend") == 0      ? plugin->n_backends
+           : strcmp(kind, "optimizer") == 0  ? plugin->n_optimizers
+           : strcmp(kind, "compressor") == 0 ? plugin->n_compressors
+                                             : plugin->n_providers;
+}
+
+static const char *name_of(const kvs_plugin_t *plugin, const char *kind, size_t i)
+{
+    return strcmp(kind, "backend") == 0      ? plugin->backends[i]->name
+           : strcmp(kind, "optimizer") == 0  ? plugin->optimizers[i]->name
+           : strcmp(kind, "compressor") == 0 ? plugin->compressors[i]->name
+                                             : plugin->providers[i]->name;
+}
+
 /* All that the descriptor holds of a kind that manifests name. */
 static const char *const *provided(kvsi_arena_t *arena, const kvs_plugin_t *plugin,
                                    const char *kind, size_t *ret_n)
 {
-    size_t n = strcmp(kind, "backend") == 0     ? plugin->n_backends
-               : strcmp(kind, "optimizer") == 0 ? plugin->n_optimizers
-                                                : plugin->n_providers;
+    size_t n = count_of(plugin, kind);
     const char **names = kvsi_arena_array(arena, n, sizeof(*names));
 
     *ret_n = names != NULL ? n : 0;
     for (size_t i = 0; i < *ret_n; i++) {
-        names[i] = strcmp(kind, "backend") == 0     ? plugin->backends[i]->name
-                   : strcmp(kind, "optimizer") == 0 ? plugin->optimizers[i]->name
-                                                    : plugin->providers[i]->name;
+        names[i] = name_of(plugin, kind, i);
     }
     return names;
 }
@@ -209,6 +221,7 @@ void kvsi_claims_check(kvsi_arena_t *arena, kvs_plugin_info_t *info, const kvs_p
               kvsi_arena_text(arena, "%u.%u", plugin->abi_major, plugin->abi_minor));
     same_names(&claim, plugin, "backend");
     same_names(&claim, plugin, "optimizer");
+    same_names(&claim, plugin, "compressor");
     same_names(&claim, plugin, "device");
     for (size_t i = 0; i < info->n_provides; i++) {
         const kvs_backend_t *backend = backend_named(plugin, info->provides[i].name);

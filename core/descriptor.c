@@ -102,7 +102,7 @@ const kvs_backend_t *kvsi_backend_copy(kvsi_arena_t *arena, const kvs_backend_t 
     return copy->ops != NULL ? copy : NULL;
 }
 
-/* ---- Optimizers and providers --------------------------------------------------------------- */
+/* ---- Optimizers, compressors and providers --------------------------------------------------- */
 
 static const kvs_optimizer_t *copy_optimizer(kvsi_arena_t *arena, const kvs_optimizer_t *optimizer,
                                              kvsi_complaint_t *complaint)
@@ -124,6 +124,35 @@ static const kvs_optimizer_t *copy_optimizer(kvsi_arena_t *arena, const kvs_opti
     if (copy->n_states > KVS_OPTIMIZER_MAX_STATES) {
         return complain(complaint, "optimizer '%s' has %zu states, more than %d", copy->name,
                         copy->n_states, KVS_OPTIMIZER_MAX_STATES);
+    }
+    return copy;
+}
+
+static const kvs_compressor_t *copy_compressor(kvsi_arena_t *arena,
+                                               const kvs_compressor_t *compressor,
+                                               kvsi_complaint_t *complaint)
+{
+    const kvs_compressor_t *copy = copy_table(arena, compressor, (uint32_t)sizeof(*compressor));
+
+    if (copy == NULL) {
+        return NULL;
+    }
+    if (copy->name == NULL || copy->name[0] == '\0') {
+        return complain(complaint, "a compressor has no name");
+    }
+    if (copy->packed_bytes == NULL || copy->encode == NULL || copy->decode == NULL ||
+        copy->decode_add == NULL) {
+        return complain(complaint,
+                        "compressor '%s' lacks one of packed_bytes, encode, decode and decode_add",
+                        copy->name);
+    }
+    if (copy->unit == 0 || KVS_COMPRESSOR_BLOCK % copy->unit != 0) {
+        return complain(complaint, "compressor '%s': unit is %u, which doesn't divide %d",
+                        copy->name, (unsigned)copy->unit, KVS_COMPRESSOR_BLOCK);
+    }
+    if (copy->n_params > KVS_COMPRESSOR_MAX_PARAMS) {
+        return complain(complaint, "compressor '%s' has %zu parameters, more than %d", copy->name,
+                        copy->n_params, KVS_COMPRESSOR_MAX_PARAMS);
     }
     return copy;
 }
@@ -168,6 +197,12 @@ static const void *copy_one_optimizer(kvsi_arena_t *arena, const void *table,
                                       kvsi_complaint_t *complaint)
 {
     return copy_optimizer(arena, table, complaint);
+}
+
+static const void *copy_one_compressor(kvsi_arena_t *arena, const void *table,
+                                       kvsi_complaint_t *complaint)
+{
+    return copy_compressor(arena, table, complaint);
 }
 
 static const void *copy_one_provider(kvsi_arena_t *arena, const void *table,
@@ -223,6 +258,11 @@ const kvs_plugin_t *kvsi_plugin_copy(kvsi_arena_t *arena, const kvs_plugin_t *pl
     copy->optimizers = copy_tables(arena, "optimizers", copy->optimizers, copy->n_optimizers,
                                    copy_one_optimizer, ret_complaint);
     if (copy->optimizers == NULL) {
+        return NULL;
+    }
+    copy->compressors = copy_tables(arena, "compressors", copy->compressors, copy->n_compressors,
+                                    copy_one_compressor, ret_complaint);
+    if (copy->compressors == NULL) {
         return NULL;
     }
     copy->providers = copy_tables(arena, "providers", copy->providers, copy->n_providers,

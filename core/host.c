@@ -29,6 +29,7 @@ const kvs_host_t *kvsi_host(void)
         .trace_begin = kvsi_trace_begin,
         .trace_end = kvsi_trace_end,
         .last_error = kvs_last_error,
+        .find_compressor = kvsi_registry_find_compressor,
     };
 
     return &host;

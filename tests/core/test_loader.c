@@ -84,19 +84,22 @@ static void a_library_is_loaded_once_whoever_asks(void)
     KT_INT(ask(plugin->backends[0]->ops->rank), 1); /* its entry was called once */
 }
 
-static void optimizers_and_providers_are_loaded_too(void)
+static void all_kinds_are_loaded(void)
 {
     const kvs_plugin_t *plugin = loads(&(fake_t){
         .library = fake_library("all_kinds"),
         .provides =
             "[{\"kind\": \"device\", \"name\": \"rocm\"},"
             " {\"kind\": \"optimizer\", \"name\": \"fakeopt\"},"
+            " {\"kind\": \"compressor\", \"name\": \"fakepress\"},"
             " {\"kind\": \"backend\", \"name\": \"fake\", \"capabilities\":"
             " {\"keeps_weights\": true, \"devices\": [\"cpu\"], \"dtypes\": [\"float32\"]}}]"});
 
     KT_INT(plugin->n_optimizers, 1);
     KT_STR(plugin->optimizers[0]->name, "fakeopt");
     KT_REAL(plugin->optimizers[0]->learning_rate, 0.25);
+    KT_INT(plugin->n_compressors, 1);
+    KT_STR(plugin->compressors[0]->name, "fakepress");
     KT_INT(plugin->n_providers, 1);
     KT_INT(plugin->providers[0]->device_type, 10);
 }
@@ -220,6 +223,10 @@ static void other_things_provided_are_a_mismatch(void)
                            "{\"kind\": \"backend\", \"name\": \"fake\", \"capabilities\": {" RIGHT
                            "}}]"},
              "\"provides\" of kind \"optimizer\": the manifest says [sgd], /");
+    mismatch(&(fake_t){.provides = "[{\"kind\": \"compressor\", \"name\": \"2bit\"}, "
+                                   "{\"kind\": \"backend\", \"name\": \"fake\", "
+                                   "\"capabilities\": {" RIGHT "}}]"},
+             "\"provides\" of kind \"compressor\": the manifest says [2bit], /");
 }
 
 static void a_mismatch_with_what_is_loaded_asks_for_a_restart(void)
@@ -332,7 +339,7 @@ static void a_static_plugin_is_asked_by_its_entry(void)
 static const kt_test_t tests[] = {
     KT_TEST(a_plugin_is_loaded_and_its_tables_are_the_cores_own),
     KT_TEST(a_library_is_loaded_once_whoever_asks),
-    KT_TEST(optimizers_and_providers_are_loaded_too),
+    KT_TEST(all_kinds_are_loaded),
     KT_TEST(members_behind_a_tables_size_are_not_read),
     KT_TEST(two_plugins_with_the_same_symbols_keep_their_own),
     KT_TEST(a_library_without_the_entry_is_refused),

@@ -214,7 +214,7 @@ static void a_manifest_that_cannot_be_read_is_told_by_its_file_name(void)
     fails("something_else", KVS_ERR_NOT_FOUND, want);
 }
 
-/* ---- Optimizers and providers --------------------------------------------------------------- */
+/* ---- Optimizers, compressors and providers --------------------------------------------------- */
 
 static void use_all_kinds(void)
 {
@@ -222,6 +222,7 @@ static void use_all_kinds(void)
     FAKE_VARIANT(dir, "all_kinds",
                  .provides = "[{\"kind\": \"device\", \"name\": \"rocm\"},"
                              " {\"kind\": \"optimizer\", \"name\": \"fakeopt\"},"
+                             " {\"kind\": \"compressor\", \"name\": \"fakepress\"},"
                              " {\"kind\": \"backend\", \"name\": \"fake\", \"capabilities\":"
                              " {\"keeps_weights\": true, \"devices\": [\"cpu\"],"
                              " \"dtypes\": [\"float32\"]}}]");
@@ -238,6 +239,19 @@ static void optimizers_are_found_by_name(void)
             "no optimizer named \"fakepot\"; did you mean \"fakeopt\"? Installed: fakeopt");
     KT_FAIL(kvsi_registry_find_optimizer("fake", &optimizer), KVS_ERR_NOT_FOUND,
             "no optimizer named \"fake\"");
+}
+
+static void compressors_are_found_by_name(void)
+{
+    const kvs_compressor_t *compressor = NULL;
+
+    use_all_kinds();
+    KT_OK(kvsi_registry_find_compressor("FakePress", &compressor));
+    KT_STR(compressor->name, "fakepress");
+    KT_FAIL(kvsi_registry_find_compressor("fakeopt", &compressor), KVS_ERR_NOT_FOUND,
+            "no compressor named \"fakeopt\"");
+    KT_FAIL(kvsi_registry_find_compressor("2bit", &compressor), KVS_ERR_UNAVAILABLE,
+            "compressor \"2bit\" is known but not installed: install package libkvstore0");
 }
 
 static void providers_are_found_by_device_type(void)
@@ -495,6 +509,7 @@ static const kt_test_t tests[] = {
     KT_TEST(what_cannot_be_loaded_tells_its_own_reason_and_fix),
     KT_TEST(a_manifest_that_cannot_be_read_is_told_by_its_file_name),
     KT_TEST(optimizers_are_found_by_name),
+    KT_TEST(compressors_are_found_by_name),
     KT_TEST(providers_are_found_by_device_type),
     KT_TEST(a_registered_backend_beats_every_installed_one),
     KT_TEST(the_tables_of_a_registered_backend_are_copied),

@@ -141,6 +141,44 @@ static const kvs_optimizer_t optimizer = {
 };
 static const kvs_optimizer_t *const optimizers[] = {&optimizer};
 
+static uint64_t fake_packed_bytes(const float *params, int64_t n)
+{
+    (void)params;
+    return (uint64_t)n;
+}
+
+static int fake_encode(const float *params, int64_t n, const float *grad, const float *residual,
+                       float *ret_residual, void *packed)
+{
+    (void)params;
+    (void)n;
+    (void)grad;
+    (void)residual;
+    (void)ret_residual;
+    (void)packed;
+    return 1;
+}
+
+static void fake_decode(const float *params, int64_t n, const void *packed, float *dst)
+{
+    (void)params;
+    (void)n;
+    (void)packed;
+    (void)dst;
+}
+
+static const kvs_compressor_t compressor = {
+    .size = (uint32_t)sizeof(kvs_compressor_t),
+    .unit = 1,
+    .name = "fakepress",
+    .summary = "Loses everything",
+    .packed_bytes = fake_packed_bytes,
+    .encode = fake_encode,
+    .decode = fake_decode,
+    .decode_add = fake_decode,
+};
+static const kvs_compressor_t *const compressors[] = {&compressor};
+
 static kvs_status_t fake_alloc(kvs_device_t device, size_t n_bytes, void **ret_data)
 {
     (void)device;
@@ -203,6 +241,8 @@ static const kvs_plugin_t plugin = {
     .n_optimizers = 1,
     .providers = providers,
     .n_providers = 1,
+    .compressors = compressors,
+    .n_compressors = 1,
 #endif
 };
 
