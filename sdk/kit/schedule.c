@@ -14,7 +14,7 @@
 enum { BASE_LR, WARMUP_STEPS, WARMUP_BEGIN_LR, WARMUP_MODE, N_COMMON };
 enum { FACTOR_STEP = N_COMMON, FACTOR_FACTOR, FACTOR_STOP };
 enum { POLY_MAX_UPDATE = N_COMMON, POLY_FINAL_LR, POLY_PWR };
-#define MAX_PARAMS 8
+#define MAX_PARAMS KVS_SCHEDULE_MAX_PARAMS
 
 /* From here on a jump over falls of the rate is computed at once: the difference is rounding. */
 #define MAX_SINGLE_FALLS 100000
@@ -36,7 +36,9 @@ typedef struct kind {
 
 struct kvs_schedule {
     const kind_t *kind;
-    double base_lr; /* of construction */
+    double
+        values[MAX_PARAMS]; /* of the parameters that are numbers, as the fields below have them */
+    double base_lr;         /* of construction */
     int64_t warmup_steps;
     double warmup_begin_lr;
     int warmup_constant;
@@ -284,6 +286,17 @@ static kvs_status_t take_warmup(kvs_schedule_t *schedule, const args_t *args)
     return KVS_OK;
 }
 
+static void take_values(kvs_schedule_t *schedule, const args_t *args)
+{
+    for (size_t i = 0; i < N_COMMON + schedule->kind->n_infos; i++) {
+        uint32_t type = args->infos[i].type;
+
+        if (type != KVS_PARAM_TEXT && type != KVS_PARAM_INTS) {
+            schedule->values[i] = number(args, (int)i);
+        }
+    }
+}
+
 static kvs_status_t read_args(const kind_t *kind, const kvs_param_t *params, size_t n_params,
                               args_t *ret_args)
 {
@@ -315,6 +328,7 @@ kvs_status_t kvs_schedule_new(const char *name, const kvs_param_t *params, size_
         return kvs_fail(KVS_ERR_NO_MEMORY, "%s: no memory", args.owner);
     }
     schedule->kind = kind;
+    take_values(schedule, &args);
     status = take_warmup(schedule, &args);
     if (status == KVS_OK) {
         status = kind->take(schedule, &args);
@@ -364,4 +378,60 @@ double kvs_schedule_rate(kvs_schedule_t *schedule, int64_t num_update)
 const char *kvs_schedule_name(const kvs_schedule_t *schedule)
 {
     return schedule->kind->name;
+}
+
+/* ---- For state files ------------------------------------------------------------------------------ */
+
+static kvs_param_t param_of(const kvs_schedule_t *schedule, const kvs_param_info_t *info,
+                            double value)
+{
+    kvs_param_t param = {.name = info->name, .type = info->type};
+
+    if (info->type == KVS_PARAM_TEXT) {
+        param.value.text = schedule->warmup_constant ? "constant" : "linear";
+    } else if (info->type == KVS_PARAM_INTS) {
+        param.value.integers = schedule->steps;
+        param.n_integers = schedule->n_steps;
+    } else if (info->type == KVS_PARAM_INT) {
+        param.value.integer = (int64_t)value;
+    } else {
+        param.value.real = value;
+    }
+    return param;
+}
+
+size_t kvs_schedule_params(const kvs_schedule_t *schedule, kvs_param_t ret_params[MAX_PARAMS])
+{
+    size_t n = N_COMMON + schedule->kind->n_infos;
+
+    for (size_t i = 0; i < n; i++) {
+        const kvs_param_info_t *info =
+            i < N_COMMON ? &common_infos[i] : &schedule->kind->infos[i - N_COMMON];
+
+        ret_params[i] = param_of(schedule, info, schedule->values[i]);
+    }
+    return n;
+}
+
+kvs_schedule_position_t kvs_schedule_position(const kvs_schedule_t *schedule)
+{
+    return (kvs_schedule_position_t){schedule->rate, schedule->counted,
+                                     (int64_t)schedule->next_step};
+}
+
+kvs_status_t kvs_schedule_set_position(kvs_schedule_t *schedule,
+                                       const kvs_schedule_position_t *position)
+{
+    if (!isfinite(position->rate) || position->n_counted < 0 || position->n_steps < 0 ||
+        (uint64_t)position->n_steps > schedule->n_steps) {
+        return kvs_fail(KVS_ERR_ARGUMENT,
+                        "schedule '%s' is never at rate %g with %lld updates and "
+                        "%lld steps passed",
+                        schedule->kind->name, position->rate, (long long)position->n_counted,
+                        (long long)position->n_steps);
+    }
+    schedule->rate = position->rate;
+    schedule->counted = position->n_counted;
+    schedule->next_step = (size_t)position->n_steps;
+    return KVS_OK;
 }

@@ -21,4 +21,25 @@ void kvs_schedule_set_rate(kvs_schedule_t *schedule, double rate);
 double kvs_schedule_rate(kvs_schedule_t *schedule, int64_t num_update);
 const char *kvs_schedule_name(const kvs_schedule_t *schedule);
 
+/* ---- For state files ------------------------------------------------------------------------------ */
+
+#define KVS_SCHEDULE_MAX_PARAMS 8
+
+/* Every parameter with its value, defaults included: kvs_schedule_new makes the same of them. Texts and
+ * lists live as long as the schedule. Gives how many. */
+size_t kvs_schedule_params(const kvs_schedule_t *schedule,
+                           kvs_param_t ret_params[KVS_SCHEDULE_MAX_PARAMS]);
+
+/* What a schedule has kept in mind of the questions so far. */
+typedef struct kvs_schedule_position {
+    double rate;       /* computed last, outside of warm-up */
+    int64_t n_counted; /* factor: the number of updates at the last fall */
+    int64_t n_steps;   /* multifactor: steps passed */
+} kvs_schedule_position_t;
+
+kvs_schedule_position_t kvs_schedule_position(const kvs_schedule_t *schedule);
+/* ERR_ARGUMENT: no schedule of these parameters is ever there; nothing was done. */
+kvs_status_t kvs_schedule_set_position(kvs_schedule_t *schedule,
+                                       const kvs_schedule_position_t *position);
+
 #endif
