@@ -10,7 +10,7 @@ static uint64_t packed_bytes(const float *params, int64_t n)
 }
 
 static int encode(const float *params, int64_t n, const float *grad, const float *residual,
-                  float *ret_residual, void *packed)
+                  float *ret_residual, void *packed, int stream)
 {
     (void)params;
     (void)n;
@@ -18,6 +18,7 @@ static int encode(const float *params, int64_t n, const float *grad, const float
     (void)residual;
     (void)ret_residual;
     (void)packed;
+    (void)stream;
     return 1;
 }
 

@@ -148,7 +148,7 @@ static uint64_t fake_packed_bytes(const float *params, int64_t n)
 }
 
 static int fake_encode(const float *params, int64_t n, const float *grad, const float *residual,
-                       float *ret_residual, void *packed)
+                       float *ret_residual, void *packed, int stream)
 {
     (void)params;
     (void)n;
@@ -156,6 +156,7 @@ static int fake_encode(const float *params, int64_t n, const float *grad, const 
     (void)residual;
     (void)ret_residual;
     (void)packed;
+    (void)stream;
     return 1;
 }
 

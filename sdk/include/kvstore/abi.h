@@ -232,9 +232,10 @@ typedef struct kvs_compressor {
     uint64_t (*packed_bytes)(const float *params, int64_t n);
     /* Pack residual + gradient and write what was lost to `ret_residual`, which may be `residual`.
      * Returns 1; or 0 if an element of that sum is not finite: what was written is then worthless,
-     * and the caller, who has kept the old residual, goes back to it. Unused bits are 0. */
+     * and the caller, who has kept the old residual, goes back to it. Unused bits are 0. `stream`:
+     * `ret_residual`, aligned to 64 bytes and not `residual`, should be written past the caches. */
     int (*encode)(const float *params, int64_t n, const float *grad, const float *residual,
-                  float *ret_residual, void *packed);
+                  float *ret_residual, void *packed, int stream);
     /* What the packed elements stand for: write it, or add it. Any bytes are legal. */
     void (*decode)(const float *params, int64_t n, const void *packed, float *dst);
     void (*decode_add)(const float *params, int64_t n, const void *packed, float *dst);
