@@ -7,15 +7,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int compare_keys(const char *a_str, int64_t a_num, const char *b_str, int64_t b_num)
+int kvs_key_compare(kvs_key_t a, kvs_key_t b)
 {
-    if (a_str != NULL && b_str != NULL) {
-        return strcmp(a_str, b_str);
+    if (a.str != NULL && b.str != NULL) {
+        return strcmp(a.str, b.str);
     }
-    if (a_str != NULL || b_str != NULL) {
-        return a_str != NULL ? 1 : -1;
+    if (a.str != NULL || b.str != NULL) {
+        return a.str != NULL ? 1 : -1;
     }
-    return (a_num > b_num) - (a_num < b_num);
+    return (a.num > b.num) - (a.num < b.num);
+}
+
+static kvs_key_t key_of(const kvs_keymap_entry_t *entry)
+{
+    return (kvs_key_t){entry->str, entry->num};
 }
 
 static int compare_entries(const void *a, const void *b)
@@ -23,7 +28,7 @@ static int compare_entries(const void *a, const void *b)
     const kvs_keymap_entry_t *x = a;
     const kvs_keymap_entry_t *y = b;
 
-    return compare_keys(x->str, x->num, y->str, y->num);
+    return kvs_key_compare(key_of(x), key_of(y));
 }
 
 static kvs_status_t fail_key(const char *what, kvs_key_t key, const char *problem)
@@ -146,7 +151,7 @@ const kvs_keymap_entry_t *kvs_keymap_find(const kvs_keymap_t *map, kvs_key_t key
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         const kvs_keymap_entry_t *entry = &map->entries[middle];
-        int order = compare_keys(key.str, key.num, entry->str, entry->num);
+        int order = kvs_key_compare(key, key_of(entry));
 
         if (order == 0) {
             return entry;

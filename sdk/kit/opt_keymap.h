@@ -27,6 +27,9 @@ kvs_status_t kvs_keymap_set_names(kvs_keymap_t *map, const char *what,
                                   const kvs_param_name_t *names, size_t n);
 void kvs_keymap_release(kvs_keymap_t *map); /* empties it; usable again */
 
+/* Integers come first, by number, then strings, by bytes: below 0, 0 or above. */
+int kvs_key_compare(kvs_key_t a, kvs_key_t b);
+
 /* NULL if the key is not in the map. */
 const kvs_keymap_entry_t *kvs_keymap_find(const kvs_keymap_t *map, kvs_key_t key);
 

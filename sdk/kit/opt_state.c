@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* opt_state.c - the memory of one key's states: made at its first update, and again for those that a
  * changed parameter calls for. */
-#include "opt_private.h"
+#include "opt_states.h"
 
 #include <kvstore/kit.h>
 
@@ -70,12 +70,22 @@ static kvs_status_t make_sums(kvs_opt_states_t *states)
     return KVS_OK;
 }
 
+int kvs_opt_has_master(const kvs_opt_t *opt, const kvs_key_entry_t *key)
+{
+    return opt->hyper.multi_precision && key->dtype.bits == 16;
+}
+
+int64_t kvs_opt_n_rows(const kvs_key_entry_t *key)
+{
+    return key->n_elems == 0 ? 0 : key->ndim > 0 ? key->shape[0] : 1;
+}
+
 /* All but the states themselves. */
 static kvs_status_t new_states(const kvs_opt_t *opt, const kvs_key_entry_t *key, const void *weight,
                                kvs_opt_states_t **ret_states)
 {
     int weight_dtype = kvs_dtype_index(key->dtype);
-    int with_master = opt->hyper.multi_precision && key->dtype.bits == 16;
+    int with_master = kvs_opt_has_master(opt, key);
     kvs_opt_states_t *states = calloc(1, sizeof(*states));
     kvs_status_t status;
 
@@ -85,10 +95,8 @@ static kvs_status_t new_states(const kvs_opt_t *opt, const kvs_key_entry_t *key,
     states->kind = opt->kind;
     states->dtype = with_master ? KVS_DTYPE_float32 : weight_dtype;
     states->n_elems = key->n_elems;
-    if (key->n_elems > 0) {
-        states->n_rows = key->ndim > 0 ? key->shape[0] : 1;
-        states->row_elems = key->n_elems / states->n_rows;
-    }
+    states->n_rows = kvs_opt_n_rows(key);
+    states->row_elems = states->n_rows > 0 ? key->n_elems / states->n_rows : 0;
     status = make_sums(states);
     if (status == KVS_OK && with_master) {
         status = make_array(KVS_DTYPE_float32, key->n_elems, weight_dtype, weight, &states->master);
@@ -120,6 +128,25 @@ static kvs_status_t make_states(kvs_opt_states_t *states, uint32_t mask, int wei
         }
     }
     states->made |= mask;
+    return KVS_OK;
+}
+
+kvs_status_t kvs_opt_states_new(const kvs_opt_t *opt, const kvs_key_entry_t *key, uint32_t mask,
+                                kvs_opt_states_t **ret_states)
+{
+    kvs_opt_states_t *states = NULL;
+    kvs_status_t status = new_states(opt, key, NULL, &states);
+
+    if (status == KVS_OK) {
+        status = make_states(states, mask, states->dtype, NULL);
+    }
+    if (status != KVS_OK) {
+        if (states != NULL) {
+            free_states(states);
+        }
+        return status;
+    }
+    *ret_states = states;
     return KVS_OK;
 }
 
@@ -180,7 +207,7 @@ kvs_opt_state_t kvs_opt_state_at(const kvs_opt_key_t *key_state, size_t index)
 
     if (states->master != NULL) {
         if (index == 0) {
-            return (kvs_opt_state_t){.name = "master_weight",
+            return (kvs_opt_state_t){.name = KVS_OPT_MASTER,
                                      .dtype = KVS_DTYPE_float32,
                                      .n_elems = states->n_elems,
                                      .data = states->master};

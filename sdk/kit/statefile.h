@@ -63,6 +63,7 @@ kvs_status_t kvs_statefile_open(const char *path, kvs_statefile_t *ret_file);
 void kvs_statefile_close(kvs_statefile_t *file); /* all-zero and half-open ones too */
 
 /* NULL if there is none. */
+const kvs_statefile_tensor_t *kvs_statefile_find(const kvs_statefile_t *file, const char *name);
 kvs_statefile_note_t *kvs_statefile_note(const kvs_statefile_t *file, const char *name);
 /* Read all bytes of a tensor and compare its checksum. ERR_FORMAT: it differs. */
 kvs_status_t kvs_statefile_read(const kvs_statefile_t *file, const kvs_statefile_tensor_t *tensor,

@@ -457,7 +457,6 @@ static kvs_status_t take_checksums(kvs_statefile_t *file)
 {
     kvs_statefile_note_t *note = kvs_statefile_note(file, "checksums");
     kvs_jsonread_t json;
-    kvs_statefile_tensor_t wanted = {0};
     size_t n_taken = 0;
 
     if (note == NULL) {
@@ -466,15 +465,14 @@ static kvs_status_t take_checksums(kvs_statefile_t *file)
     json = kvs_jsonread(note->json, note->n_bytes);
     kvs_jsonread_open(&json, '{');
     while (kvs_jsonread_more(&json, '}')) {
-        kvs_statefile_tensor_t *tensor = NULL;
+        kvs_statefile_tensor_t *tensor;
+        const char *name;
         int64_t checksum = -1;
 
-        if (!kvs_jsonread_name(&json, &wanted.name) || !kvs_jsonread_integer(&json, &checksum)) {
+        if (!kvs_jsonread_name(&json, &name) || !kvs_jsonread_integer(&json, &checksum)) {
             break;
         }
-        if (file->n_tensors > 0) {
-            tensor = bsearch(&wanted, file->tensors, file->n_tensors, sizeof(wanted), by_name);
-        }
+        tensor = (kvs_statefile_tensor_t *)(uintptr_t)kvs_statefile_find(file, name);
         if (tensor == NULL || tensor->has_checksum || checksum < 0 || checksum > UINT32_MAX) {
             kvs_jsonread_fault(&json,
                                "a checksum is no tensor's, stands twice, or is no such number");
@@ -537,6 +535,15 @@ void kvs_statefile_close(kvs_statefile_t *file)
     free(file->tensors);
     free(file->notes);
     *file = (kvs_statefile_t){.fd = -1};
+}
+
+const kvs_statefile_tensor_t *kvs_statefile_find(const kvs_statefile_t *file, const char *name)
+{
+    kvs_statefile_tensor_t wanted = {.name = name};
+
+    return file->n_tensors == 0
+               ? NULL
+               : bsearch(&wanted, file->tensors, file->n_tensors, sizeof(wanted), by_name);
 }
 
 kvs_statefile_note_t *kvs_statefile_note(const kvs_statefile_t *file, const char *name)

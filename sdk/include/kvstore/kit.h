@@ -100,6 +100,8 @@ kvs_status_t kvs_hoststore_pushpull(void *store, kvs_op_t *op);
 kvs_status_t kvs_hoststore_set_updater(void *store, kvs_updater_t fn, void *arg);
 kvs_status_t kvs_hoststore_set_optimizer(void *store, const kvs_optimizer_spec_t *spec);
 kvs_status_t kvs_hoststore_set_optimizer_attr(void *store, const kvs_param_t *attr);
+kvs_status_t kvs_hoststore_save_optimizer_states(void *store, const char *path, int dump_optimizer);
+kvs_status_t kvs_hoststore_load_optimizer_states(void *store, const char *path);
 
 #ifdef __cplusplus
 }
