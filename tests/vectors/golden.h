@@ -20,7 +20,6 @@ typedef struct golden_case {
     kvs_store_t *store;
     golden_verdict_t verdict;
     char reason[1024];
-    char left_out[256]; /* what could not be compared though the case went on, or "" */
 } golden_case_t;
 
 /* Each returns 0, so that a check can end with it. */

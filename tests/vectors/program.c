@@ -5,6 +5,7 @@
 
 #include "kt.h"
 #include "spec.h"
+#include "states.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -260,23 +261,15 @@ static void slot_path(const program_t *p, const char *slot, char *path, size_t s
     snprintf(path, size, "%s/%s.states", p->dir, slot);
 }
 
-/* States are seen through a state file. Where the store cannot write one the weights that follow
- * still count. */
+/* States are seen through a state file. */
 static void do_states(program_t *p, const cJSON *op)
 {
     char path[600];
-    kvs_status_t status;
 
-    (void)op;
     slot_path(p, "look", path, sizeof(path));
-    status = kvs_store_save_optimizer_states(p->c->store, path, 1);
-    if (status == KVS_ERR_NOT_IMPLEMENTED) {
-        snprintf(p->c->left_out, sizeof(p->c->left_out), "states: %s", kvs_last_error());
-        return;
-    }
-    /* TODO(vectors): read the state file and compare, when there is one */
-    if (golden_ok(p->c, status, "save_optimizer_states")) {
-        golden_failed(p->c, "the store writes state files, but this runner does not read them yet");
+    if (golden_ok(p->c, kvs_store_save_optimizer_states(p->c->store, path, 1),
+                  "save_optimizer_states")) {
+        golden_check_states(p->c, path, op);
     }
 }
 
