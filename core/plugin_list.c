@@ -13,31 +13,15 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A scan leaves out what creating a store doesn't need. The libraries are the list's own. */
-static kvs_status_t complete(kvs_plugin_list_t *list)
+/* A scan leaves this out, since creating a store doesn't need it. The libraries are the list's
+ * own. */
+static void look_for_libraries(kvs_plugin_info_t *info)
 {
-    for (size_t i = 0; i < list->n_plugins; i++) {
-        kvs_plugin_info_t *info = &list->plugins[i];
-        kvs_requirement_t *libraries = (kvs_requirement_t *)info->libraries;
+    kvs_requirement_t *libraries = (kvs_requirement_t *)info->libraries;
 
-        for (size_t j = 0; j < info->n_libraries; j++) {
-            libraries[j].found = kvsi_library_is_found(libraries[j].name);
-        }
-        kvsi_trust_note(&list->arena, info);
+    for (size_t i = 0; i < info->n_libraries; i++) {
+        libraries[i].found = kvsi_library_is_found(libraries[i].name);
     }
-    return kvsi_arena_check(&list->arena);
-}
-
-static kvs_status_t hand_over(kvs_plugin_list_t *list, kvs_plugin_list_t **ret_list)
-{
-    kvs_status_t status = complete(list);
-
-    if (status == KVS_OK) {
-        *ret_list = list;
-    } else {
-        kvs_plugin_list_free(list);
-    }
-    return status;
 }
 
 kvs_status_t kvs_plugin_list(kvs_plugin_list_t **ret_list)
@@ -49,7 +33,20 @@ kvs_status_t kvs_plugin_list(kvs_plugin_list_t **ret_list)
         return kvs_fail(KVS_ERR_ARGUMENT, "plugin_list: ret_list is NULL");
     }
     status = kvsi_registry_scan(&list);
-    return status == KVS_OK ? hand_over(list, ret_list) : status;
+    if (status != KVS_OK) {
+        return status;
+    }
+    for (size_t i = 0; i < list->n_plugins; i++) {
+        look_for_libraries(&list->plugins[i]);
+        kvsi_trust_note(&list->arena, &list->plugins[i]);
+    }
+    status = kvsi_arena_check(&list->arena);
+    if (status != KVS_OK) {
+        kvs_plugin_list_free(list);
+        return status;
+    }
+    *ret_list = list;
+    return KVS_OK;
 }
 
 kvs_status_t kvs_plugin_read(const char *path, kvs_plugin_list_t **ret_list)
@@ -64,7 +61,11 @@ kvs_status_t kvs_plugin_read(const char *path, kvs_plugin_list_t **ret_list)
                                          : "the path is empty");
     }
     status = kvsi_discovery_read(path, &list);
-    return status == KVS_OK ? hand_over(list, ret_list) : status;
+    if (status == KVS_OK) {
+        look_for_libraries(&list->plugins[0]);
+        *ret_list = list;
+    }
+    return status;
 }
 
 size_t kvs_plugin_list_count(const kvs_plugin_list_t *list)

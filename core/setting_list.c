@@ -4,14 +4,22 @@
 #include <kvstore/settings.h>
 
 #include "config.h"
+#include "environment.h"
+#include "near.h"
+#include "verdict.h"
 
+#include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct kvs_setting_list {
     kvsi_arena_t arena;
     kvs_setting_t *settings;
     size_t n, room;
+    const char *const *notes;
+    size_t n_notes;
 };
 
 static const char *copy(kvsi_arena_t *arena, const char *text)
@@ -52,6 +60,80 @@ static void add_options_of(kvs_setting_list_t *list, const kvsi_conf_t *conf,
     }
 }
 
+/* ---- What nobody reads ----------------------------------------------------------------------- */
+
+/* Variables of ours that are no settings. */
+static const char *const other_variables[] = {"plugin_path", "plugins", "bench_quick"};
+
+/* Whether a setting has that name; the others are offered as near ones. */
+static int is_setting(const kvs_plugin_list_t *plugins, const char *name, kvsi_near_t *near)
+{
+    const kvs_option_info_t *core;
+    int known = 0;
+
+    for (size_t i = 0; (core = kvsi_config_core_option(i)) != NULL; i++) {
+        known |= strcmp(core->name, name) == 0;
+        kvsi_near_offer(near, core->name);
+    }
+    for (size_t i = 0; i < kvs_plugin_list_count(plugins); i++) {
+        const kvs_plugin_info_t *plugin = kvs_plugin_list_at(plugins, i);
+
+        for (size_t j = 0; j < plugin->n_options; j++) {
+            known |= strcmp(plugin->options[j].name, name) == 0;
+            kvsi_near_offer(near, plugin->options[j].name);
+        }
+    }
+    return known;
+}
+
+static void note_keys(kvs_setting_list_t *list, const kvsi_conf_t *conf,
+                      const kvs_plugin_list_t *plugins)
+{
+    for (const kvsi_conf_entry_t *entry = conf->first; entry != NULL; entry = entry->next) {
+        kvsi_near_t near = KVSI_NEAR_INIT(entry->key);
+
+        if (!is_setting(plugins, entry->key, &near)) {
+            kvsi_note(&list->arena, &list->notes, &list->n_notes, "%s: unknown key \"%s\"%s%s",
+                      entry->origin, entry->key, kvsi_near_text(&near),
+                      near.text[0] != '\0' ? "?" : "");
+        }
+    }
+}
+
+/* `variable` is an entry of the environment without its prefix. */
+static void note_variable(kvs_setting_list_t *list, const char *variable,
+                          const kvs_plugin_list_t *plugins)
+{
+    char name[64];
+    kvsi_near_t near = KVSI_NEAR_INIT(name);
+    int known = 0;
+
+    snprintf(name, sizeof(name), "%.*s", (int)strcspn(variable, "="), variable);
+    for (char *c = name; *c != '\0'; c++) {
+        *c = (char)tolower((unsigned char)*c);
+    }
+    for (size_t i = 0; i < sizeof(other_variables) / sizeof(other_variables[0]); i++) {
+        known |= strcmp(other_variables[i], name) == 0;
+    }
+    if (!known && !is_setting(plugins, name, &near)) {
+        kvsi_note(&list->arena, &list->notes, &list->n_notes,
+                  "variable KVSTORE_%.*s: there is no setting \"%s\"%s%s",
+                  (int)strcspn(variable, "="), variable, name, kvsi_near_text(&near),
+                  near.text[0] != '\0' ? "?" : "");
+    }
+}
+
+static void note_variables(kvs_setting_list_t *list, const kvs_plugin_list_t *plugins)
+{
+    static const char prefix[] = "KVSTORE_";
+
+    for (char **entry = environ; entry != NULL && *entry != NULL && !kvsi_is_secure(); entry++) {
+        if (strncmp(*entry, prefix, strlen(prefix)) == 0) {
+            note_variable(list, *entry + strlen(prefix), plugins);
+        }
+    }
+}
+
 static kvs_status_t fill(kvs_setting_list_t *list, const kvs_plugin_list_t *plugins)
 {
     size_t n_plugins = kvs_plugin_list_count(plugins);
@@ -81,6 +163,8 @@ static kvs_status_t fill(kvs_setting_list_t *list, const kvs_plugin_list_t *plug
             add_options_of(list, &conf, plugin);
         }
     }
+    note_keys(list, &conf, plugins);
+    note_variables(list, plugins);
     return kvsi_arena_check(&list->arena);
 }
 
@@ -126,4 +210,14 @@ size_t kvs_setting_list_count(const kvs_setting_list_t *list)
 const kvs_setting_t *kvs_setting_list_at(const kvs_setting_list_t *list, size_t index)
 {
     return list != NULL && index < list->n ? &list->settings[index] : NULL;
+}
+
+size_t kvs_setting_list_n_notes(const kvs_setting_list_t *list)
+{
+    return list == NULL ? 0 : list->n_notes;
+}
+
+const char *kvs_setting_list_note(const kvs_setting_list_t *list, size_t index)
+{
+    return index < kvs_setting_list_n_notes(list) ? list->notes[index] : NULL;
 }

@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* A line of two columns. */
 static void add_line(columns_t *columns, const char *label, const char *format, ...)
@@ -46,7 +47,8 @@ static void add_change(columns_t *columns, const kvs_plugin_info_t *plugin)
     } else if (plugin->manifest[0] == '(') {
         add_line(columns, "to change it", "the program added it");
     } else {
-        add_line(columns, "to turn it off", "set KVSTORE_PLUGINS=-%s%s%s", plugin->name,
+        add_line(columns, "to turn it off", "kvstore disable %s, or KVSTORE_PLUGINS=-%s%s%s",
+                 plugin->name, plugin->name,
                  plugin->package[0] != '\0' ? ", or remove package " : "", plugin->package);
     }
 }
@@ -64,6 +66,9 @@ static void print_plugin(columns_t *columns, const kvs_plugin_info_t *plugin)
     add_line(columns, "abi", "%s", plugin->abi);
     add_line(columns, "manifest", "%s", plugin->manifest);
     add_line(columns, "library", "%s", plugin->library);
+    for (size_t i = 0; i < plugin->n_notes; i++) {
+        add_line(columns, "note", "%s", plugin->notes[i]);
+    }
     columns->failed |= columns_print(columns, 0);
 }
 
@@ -103,7 +108,24 @@ static void print_provide(columns_t *columns, const kvs_provide_t *provide)
     columns->failed |= columns_print(columns, 2);
 }
 
-static void print_requirements(columns_t *columns, const kvs_plugin_info_t *plugin)
+/* Whether arrays on such a device can be worked on: the CPU always, others by a plugin. */
+static int has_provider(const kvs_plugin_list_t *list, const char *device)
+{
+    for (size_t i = 0; i < kvs_plugin_list_count(list); i++) {
+        const kvs_plugin_info_t *plugin = kvs_plugin_list_at(list, i);
+
+        for (size_t j = 0; j < plugin->n_provides && plugin->state == KVS_PLUGIN_OK; j++) {
+            if (strcmp(plugin->provides[j].kind, "device") == 0 &&
+                strcmp(plugin->provides[j].name, device) == 0) {
+                return 1;
+            }
+        }
+    }
+    return strcmp(device, "cpu") == 0;
+}
+
+static void print_requirements(columns_t *columns, const kvs_plugin_list_t *list,
+                               const kvs_plugin_info_t *plugin)
 {
     if (plugin->n_libraries + plugin->n_devices == 0 && plugin->core[0] == '\0') {
         return;
@@ -126,9 +148,9 @@ static void print_requirements(columns_t *columns, const kvs_plugin_info_t *plug
     }
     for (size_t i = 0; i < plugin->n_devices; i++) {
         columns_add(columns, plugin->devices[i]);
+        columns_add(columns, has_provider(list, plugin->devices[i]) ? "found" : "not found");
+        columns_add(columns, "");
         columns_add(columns, "device");
-        columns_add(columns, "");
-        columns_add(columns, "");
     }
     columns->failed |= columns_print(columns, 2);
 }
@@ -149,7 +171,7 @@ static void print_options(columns_t *columns, const kvs_plugin_info_t *plugin)
     columns->failed |= columns_print(columns, 2);
 }
 
-static int info_text(const kvs_plugin_info_t *plugin)
+static int info_text(const kvs_plugin_list_t *list, const kvs_plugin_info_t *plugin)
 {
     columns_t columns = {.n_columns = 2};
 
@@ -157,7 +179,7 @@ static int info_text(const kvs_plugin_info_t *plugin)
     for (size_t i = 0; i < plugin->n_provides; i++) {
         print_provide(&columns, &plugin->provides[i]);
     }
-    print_requirements(&columns, plugin);
+    print_requirements(&columns, list, plugin);
     print_options(&columns, plugin);
     if (columns.failed) {
         (void)kvs_fail(KVS_ERR_NO_MEMORY, "no memory to print all of it");
@@ -183,7 +205,7 @@ int cmd_info(int argc, char **argv)
 
         cli_plugin_json(&writer, NULL, plugin);
     } else {
-        status = info_text(plugin);
+        status = info_text(list, plugin);
     }
     kvs_plugin_list_free(list);
     return status;

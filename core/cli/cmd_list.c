@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_list.c - `kvstore list`: a line for each plugin along the search path, losers included.
  *
- * --json: {"version": of libkvstore, "paths": [searched, in order], "plugins": [...]}, the members
- * of whose items are those of plugin_json.c. Exit status 0 also if nothing is installed. */
+ * --json: {"version": of libkvstore, "paths": [searched, in order], "plugins": [...], "notes":
+ * [texts]}; the members of a plugin are those of plugin_json.c. Exit status 0 also if nothing is
+ * installed. */
 #include "columns.h"
 #include "commands.h"
 #include "plugin_json.h"
@@ -24,6 +25,11 @@ static void list_json(const kvs_plugin_list_t *list)
     json_open(&json, "plugins", '[');
     for (size_t i = 0; i < kvs_plugin_list_count(list); i++) {
         cli_plugin_json(&json, NULL, kvs_plugin_list_at(list, i));
+    }
+    json_close(&json, ']');
+    json_open(&json, "notes", '[');
+    for (size_t i = 0; i < kvs_plugin_list_n_notes(list); i++) {
+        json_text(&json, NULL, kvs_plugin_list_note(list, i));
     }
     json_close(&json, ']');
     json_close(&json, '}');

@@ -83,7 +83,11 @@ void json_close(json_t *json, char bracket)
 void json_text(json_t *json, const char *name, const char *text)
 {
     begin_value(json, name);
-    put_text(text);
+    if (text != NULL) {
+        put_text(text);
+    } else {
+        fputs("null", stdout);
+    }
 }
 
 void json_integer(json_t *json, const char *name, long long value)

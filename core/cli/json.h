@@ -18,7 +18,7 @@ typedef struct json {
 
 void json_open(json_t *json, const char *name, char bracket); /* '{' or '[' */
 void json_close(json_t *json, char bracket); /* '}' or ']'; the last ends the line */
-/* What is not UTF-8, as may be in a path, becomes U+FFFD. */
+/* What is not UTF-8, as may be in a path, becomes U+FFFD; NULL becomes null. */
 void json_text(json_t *json, const char *name, const char *text);
 void json_integer(json_t *json, const char *name, long long value);
 void json_bool(json_t *json, const char *name, int value);

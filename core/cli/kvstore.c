@@ -26,6 +26,7 @@ typedef struct command {
     "                    gradient_compression, devices, dtypes: arrays of text}\n"                 \
     "  requires          {libraries: array of {name, package, why, found}, devices, core}\n"       \
     "  options           array of {name, type, default, variable, doc}\n"                          \
+    "  notes             texts: keys that nothing reads, files that others may change\n"           \
     "Members may be added; none is renamed or removed.\n"
 
 static const command_t commands[] = {
@@ -33,7 +34,8 @@ static const command_t commands[] = {
      "Shows every plugin found along the search path, in its order, without opening any: name,\n"
      "kinds, state, version, ABI, priority, devices, its manifest, and why it can't be used.\n"
      "\n"
-     "  --json   one object: version (of libkvstore), paths (searched, in order), plugins\n"
+     "  --json   one object: version (of libkvstore), paths (searched, in order), plugins, and\n"
+     "           notes (texts on the search as a whole)\n"
      "\n" PLUGIN_MEMBERS,
      cmd_list},
     {"info", "NAME [--json]", "everything about one plugin or backend",
@@ -42,6 +44,34 @@ static const command_t commands[] = {
      "  --json   one object, the plugin\n"
      "\n" PLUGIN_MEMBERS,
      cmd_info},
+    {"doctor", "[--json] [--timeout SECONDS]", "find what is wrong, and what mends it",
+     "Shows the environment and the search path, opens every enabled plugin in a child process,\n"
+     "which may crash or hang without harm, asks its backends whether they can work here, and\n"
+     "checks the settings. Marks: ok; off, for disabled or shadowed; WARN, can't work here or\n"
+     "worth a look; FAIL. The exit status is 1 if anything fails: an enabled plugin, a setting, a\n"
+     "backend that a setting names, or if nothing can be used.\n"
+     "\n"
+     "  --timeout   of each plugin, 1 to 3600 seconds; 10 by default\n"
+     "  --json      one object: version, secure_execution, environment (name: value or null),\n"
+     "              paths (array of {path, exists, plugins: how many}), plugins (as tried: state\n"
+     "              may also be crashed or timeout), problems and notes (texts on settings and\n"
+     "              the search), ok, failed, unavailable, off (numbers of plugins)\n"
+     "\n" PLUGIN_MEMBERS,
+     cmd_doctor},
+    {"enable", "NAME [--user]", "turn a plugin on again",
+     "Removes the mask of plugin NAME, or of the plugin that provides NAME, from\n"
+     "/etc/kvstore/plugins.d. The exit status is 1 if something else turns the plugin off.\n"
+     "\n"
+     "  --user   from $XDG_DATA_HOME/kvstore/plugins.d (~/.local/share/kvstore/plugins.d)\n",
+     cmd_enable},
+    {"disable", "NAME [--user]", "turn a plugin off",
+     "Makes a mask, an empty file NAME.json, in /etc/kvstore/plugins.d: plugins of that name in\n"
+     "places that are searched later are off from each process's next create. The exit status is\n"
+     "1 if the mask would have no effect. For one process alone set KVSTORE_PLUGINS=-NAME.\n"
+     "\n"
+     "  --user   in $XDG_DATA_HOME/kvstore/plugins.d (~/.local/share/kvstore/plugins.d), for\n"
+     "           this user alone\n",
+     cmd_disable},
     {"config", "[--json]", "every setting, its value, and where it came from",
      "Settings come from options of create, else variables KVSTORE_NAME, else the configuration\n"
      "files (/etc/kvstore/kvstore.conf, then $XDG_CONFIG_HOME/kvstore/kvstore.conf, whose entries\n"
@@ -99,6 +129,17 @@ static const command_t commands[] = {
      "KVSTORE_THREADS=N sets the threads of stores. KVSTORE_BENCH_QUICK=1 makes a short run of\n"
      "small arrays, which shows that it works and measures nothing.\n",
      cmd_bench},
+    {"new-plugin", "NAME", "begin a plugin: a project that builds, in the new directory NAME",
+     "Writes CMakeLists.txt, the manifest, a C source that is a complete small backend, a test,\n"
+     "and a README that says how to go on. NAME is a letter, then at most 31 of a-z, 0-9 and _.\n"
+     "Needs what package libkvstore-dev brings.\n",
+     cmd_new_plugin},
+    {"check", "FILE...", "hold manifests and shared objects against the rules for plugins",
+     "Of a shared object: it exports kvs_plugin_entry_v1 and nothing else, needs no symbol of\n"
+     "libkvstore, binds all symbols at load, has no run path and no static TLS. Of a manifest: it\n"
+     "is valid, has no unknown keys, its library passes the rules above, loads, in a child\n"
+     "process, and says the same as the manifest. Prints a line for each file that is right.\n",
+     cmd_check},
 };
 
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
@@ -161,16 +202,19 @@ int cli_failed(const char *command)
     return 1;
 }
 
-int cli_parse(int argc, char **argv, int n_operands, const char **ret_operands, int *ret_json)
+int cli_parse_flag(int argc, char **argv, const char *flag, int n_operands,
+                   const char **ret_operands, int *ret_flag)
 {
     int n = 0, options_end = 0;
 
-    *ret_json = 0;
+    if (flag != NULL) {
+        *ret_flag = 0;
+    }
     for (int i = 1; i < argc; i++) {
         if (!options_end && strcmp(argv[i], "--") == 0) {
             options_end = 1;
-        } else if (!options_end && strcmp(argv[i], "--json") == 0) {
-            *ret_json = 1;
+        } else if (!options_end && flag != NULL && strcmp(argv[i], flag) == 0) {
+            *ret_flag = 1;
         } else if (!options_end && argv[i][0] == '-') {
             return cli_usage_error(argv[0], "unknown option \"%s\"", argv[i]);
         } else if (n == n_operands) {
@@ -180,6 +224,11 @@ int cli_parse(int argc, char **argv, int n_operands, const char **ret_operands, 
         }
     }
     return n == n_operands ? 0 : cli_usage_error(argv[0], "NAME is missing");
+}
+
+int cli_parse(int argc, char **argv, int n_operands, const char **ret_operands, int *ret_json)
+{
+    return cli_parse_flag(argc, argv, "--json", n_operands, ret_operands, ret_json);
 }
 
 static int is_help(const char *argument)

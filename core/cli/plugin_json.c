@@ -84,5 +84,6 @@ void cli_plugin_json(json_t *json, const char *name, const kvs_plugin_info_t *pl
     json_close(json, ']');
     requires_json(json, plugin);
     options_json(json, plugin);
+    json_texts(json, "notes", plugin->notes, plugin->n_notes);
     json_close(json, '}');
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plugin_json.h - a plugin as JSON, for `list` and `info`: its manifest's members under the
- * manifest's names, and state, reason, fix, the manifest's path, and found for each library
- * required. */
+/* plugin_json.h - a plugin as JSON, for `list`, `info` and `doctor`: its manifest's members under
+ * the manifest's names, and state, reason, fix, notes, the manifest's path, and found for each
+ * library required. */
 #ifndef KVS_CLI_PLUGIN_JSON_H
 #define KVS_CLI_PLUGIN_JSON_H
 

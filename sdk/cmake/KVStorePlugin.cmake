@@ -4,7 +4,8 @@
 # undefined, no run path), writes its manifest beside it in the build tree and for installation. In the manifest
 # @KVS_LIBRARY@ becomes the path of the shared object relative to the manifest, @KVS_ARCH@ this
 # machine's architecture, @PROJECT_VERSION@ the version. KIT links libkvstore-kit.a. The target
-# kvs-plugins builds all of them.
+# kvs-plugins builds all of them. Both kvstore's own plugins and, through find_package(kvstore), those
+# of others are built by this.
 include(GNUInstallDirs)
 
 if(CMAKE_C_LIBRARY_ARCHITECTURE)
@@ -31,16 +32,14 @@ function(kvstore_add_plugin name)
   set_target_properties(kvs_${name} PROPERTIES PREFIX "" C_VISIBILITY_PRESET hidden
     LIBRARY_OUTPUT_DIRECTORY ${build_dir} SKIP_BUILD_RPATH ON)
   target_include_directories(kvs_${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
-  if(TARGET kvstore)
-    target_include_directories(kvs_${name} PRIVATE
-      $<TARGET_PROPERTY:kvstore,INTERFACE_INCLUDE_DIRECTORIES>)
-  endif()
+  target_include_directories(kvs_${name} PRIVATE
+    $<TARGET_PROPERTY:kvstore::kvstore,INTERFACE_INCLUDE_DIRECTORIES>)
   target_link_options(kvs_${name} PRIVATE -Wl,-z,now -Wl,-z,relro -Wl,--exclude-libs,ALL)
   if(NOT KVS_SANITIZE)
     target_link_options(kvs_${name} PRIVATE -Wl,-z,defs)
   endif()
   if(arg_KIT)
-    target_link_libraries(kvs_${name} PRIVATE kvstore-kit)
+    target_link_libraries(kvs_${name} PRIVATE kvstore::kit)
   endif()
 
   file(RELATIVE_PATH KVS_LIBRARY ${manifest_dir} ${build_dir}/kvs_${name}.so)

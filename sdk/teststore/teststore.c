@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* teststore.c - the smallest complete backend: a store of one worker that keeps no weights, so that
- * pushpull sums the values it is given and broadcast copies one. Copy this folder to begin a backend.
+ * pushpull sums the values it is given and broadcast copies one. `kvstore new-plugin` begins a plugin
+ * as a copy of this file.
  *
  * What the core has seen to before a function here is called: arguments, shapes and dtypes, order,
  * threads, events. What is left: the arithmetic, and memory. */

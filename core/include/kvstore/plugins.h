@@ -87,7 +87,8 @@ typedef struct kvs_plugin_info {
     size_t n_devices;
     const kvs_plugin_option_t *options;
     size_t n_options;
-    const char *const *notes; /* no faults, but worth a look: a key of the manifest that nothing reads */
+    const char *const *notes; /* no faults, but worth a look: a key that nothing reads, and, except by
+                               * kvs_plugin_read, files that others may change */
     size_t n_notes;
 } kvs_plugin_info_t;
 

@@ -31,6 +31,10 @@ KVS_API void kvs_setting_list_free(kvs_setting_list_t *list); /* NULL does nothi
 KVS_API size_t kvs_setting_list_count(const kvs_setting_list_t *list);
 /* NULL if `index` is not below the count. */
 KVS_API const kvs_setting_t *kvs_setting_list_at(const kvs_setting_list_t *list, size_t index);
+/* What is set and nobody reads: keys of the configuration files and variables KVSTORE_…, with near
+ * names. They may be those of a plugin that is not installed; most are slips. */
+KVS_API size_t kvs_setting_list_n_notes(const kvs_setting_list_t *list);
+KVS_API const char *kvs_setting_list_note(const kvs_setting_list_t *list, size_t index);
 
 #ifdef __cplusplus
 }
