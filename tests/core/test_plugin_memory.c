@@ -1,48 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Running out of memory while plugins are found and loaded, at each allocation in turn: an error
- * that says so, and the next try succeeds. The linker puts the functions below in the place of
- * libc's. */
+ * that says so, and the next try succeeds. */
 #include "kt.h"
+#include "fail_alloc.h"
 #include "fakes.h"
 #include "registry.h"
 
 #include <stdlib.h>
-
-void *__real_malloc(size_t n_bytes);
-void *__real_calloc(size_t n, size_t n_bytes);
-void *__real_realloc(void *data, size_t n_bytes);
-char *__real_strdup(const char *text);
-void *__wrap_malloc(size_t n_bytes);
-void *__wrap_calloc(size_t n, size_t n_bytes);
-void *__wrap_realloc(void *data, size_t n_bytes);
-char *__wrap_strdup(const char *text);
-
-static long n_left = -1; /* allocations until one fails; negative: none does */
-
-static int fails_now(void)
-{
-    return n_left >= 0 && n_left-- == 0;
-}
-
-void *__wrap_malloc(size_t n_bytes)
-{
-    return fails_now() ? NULL : __real_malloc(n_bytes);
-}
-
-void *__wrap_calloc(size_t n, size_t n_bytes)
-{
-    return fails_now() ? NULL : __real_calloc(n, n_bytes);
-}
-
-void *__wrap_realloc(void *data, size_t n_bytes)
-{
-    return fails_now() ? NULL : __real_realloc(data, n_bytes);
-}
-
-char *__wrap_strdup(const char *text)
-{
-    return fails_now() ? NULL : __real_strdup(text);
-}
 
 static void use_all_kinds(void)
 {
@@ -63,33 +27,20 @@ static void use_all_kinds(void)
                          "\"options\": [{\"name\": \"a\", \"type\": \"int\", \"default\": 3}], ");
 }
 
-/* Let the n-th allocation of `attempt` fail, for n from 0 until it succeeds. */
-static void fail_each_allocation(kvs_status_t (*attempt)(void))
-{
-    kvs_status_t status = KVS_ERR_NO_MEMORY;
-    long n = 0;
-
-    while (status == KVS_ERR_NO_MEMORY && n < 10000) {
-        n_left = n++;
-        status = attempt();
-        n_left = -1;
-    }
-    KT_OK(status);
-    KT_TRUE(n > 10); /* else the wrappers are not in place */
-}
-
-static kvs_status_t find_backend(void)
+static kvs_status_t find_backend(void *unused)
 {
     const kvs_backend_t *backend;
 
+    (void)unused;
     return kvsi_registry_find_backend("fake", &backend);
 }
 
-static kvs_status_t list_plugins(void)
+static kvs_status_t list_plugins(void *unused)
 {
     kvs_plugin_list_t *list = NULL;
     kvs_status_t status = kvs_plugin_list(&list);
 
+    (void)unused;
     kvs_plugin_list_free(list);
     return status;
 }
@@ -102,13 +53,13 @@ static kvs_status_t add_a_path(void)
 static void finding_a_backend_survives_a_lack_of_memory(void)
 {
     use_all_kinds();
-    fail_each_allocation(find_backend);
+    KT_TRUE(kt_fail_each_alloc(find_backend, NULL, NULL) > 10);
 }
 
 static void listing_survives_a_lack_of_memory(void)
 {
     use_all_kinds();
-    fail_each_allocation(list_plugins);
+    KT_TRUE(kt_fail_each_alloc(list_plugins, NULL, NULL) > 10);
 }
 
 static void an_unknown_name_survives_a_lack_of_memory(void)
@@ -117,18 +68,18 @@ static void an_unknown_name_survives_a_lack_of_memory(void)
 
     use_all_kinds();
     for (long n = 0; n < 400; n++) {
-        n_left = n;
+        kt_fail_alloc(n);
         kvs_status_t status = kvsi_registry_find_backend("fkae", &backend);
         KT_TRUE(status == KVS_ERR_NO_MEMORY || status == KVS_ERR_NOT_FOUND);
     }
-    n_left = -1;
+    kt_fail_alloc(-1);
 }
 
 static void adding_a_path_survives_a_lack_of_memory(void)
 {
-    n_left = 0;
+    kt_fail_alloc(0);
     KT_FAIL(add_a_path(), KVS_ERR_NO_MEMORY, "no memory");
-    n_left = -1;
+    kt_fail_alloc(-1);
     KT_OK(add_a_path());
 }
 
