@@ -20,6 +20,7 @@ static void use_all_kinds(void)
     FAKE_VARIANT(dir, "all_kinds",
                  .provides = "[{\"kind\": \"device\", \"name\": \"rocm\"},"
                              " {\"kind\": \"optimizer\", \"name\": \"fakeopt\"},"
+                             " {\"kind\": \"compressor\", \"name\": \"fakepress\"},"
                              " {\"kind\": \"backend\", \"name\": \"fake\", \"capabilities\":"
                              " {\"keeps_weights\": true, \"devices\": [\"cpu\"],"
                              " \"dtypes\": [\"float32\"]}}]",
