@@ -31,7 +31,7 @@ say() {
 }
 
 packages='gcc g++ libc6-dev binutils cmake ninja-build clang libclang-rt-14-dev python3
-          libltdl-dev libcjson-dev libcunit1-dev libdlpack-dev dataset-fashion-mnist'
+          libltdl-dev libcjson-dev libzmq3-dev libcunit1-dev libdlpack-dev dataset-fashion-mnist'
 
 # ---- set-up ------------------------------------------------------------------------------------
 

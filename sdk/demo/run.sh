@@ -42,6 +42,7 @@ find_missing() {
     need_package libc6-dev
     need_package libltdl-dev
     need_package libcjson-dev
+    need_package libzmq3-dev
     case " $* " in
     *" --data"*) ;; # the user has the images elsewhere
     *) need_package dataset-fashion-mnist ;;

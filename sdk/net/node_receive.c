@@ -1,0 +1,562 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* node_receive.c - what comes in: the scheduler's frames on the control connection, peers' on the
+ * listener. A peer that sends nonsense is shut out, and nobody else is harmed. */
+#include "node.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BATCH 64           /* messages between acknowledgements */
+#define LAZY_ACK_MS 20     /* for those nobody waits for */
+#define MANY_UNACKED 1024  /* messages */
+#define STRANGERS_NAMED 8  /* in the log, before only now and then */
+
+/* ---- The list of members --------------------------------------------------------------------- */
+
+static bool parse_connect(net_peer_t *peer)
+{
+    return net_address_split(peer->address, peer->connect_host, &peer->connect_port) == KVS_OK;
+}
+
+/* A node of this process is reached by name, without TCP. */
+static void set_same_process(kvs_net_node_t *node, net_peer_t *peer, uint64_t process_id)
+{
+    peer->pub.same_process = process_id == node->job->process_id;
+    peer->by_name = peer->pub.same_process != 0;
+    if (peer->by_name) {
+        snprintf(peer->connect_host, sizeof(peer->connect_host), "kvstore-%016llx",
+                 (unsigned long long)peer->incarnation);
+        peer->connect_port = -1;
+    }
+}
+
+static kvs_status_t fill_peer(kvs_net_node_t *node, uint32_t place, const net_wire_member_t *member)
+{
+    net_peer_t *peer = &node->peers[place];
+
+    peer->node = node;
+    peer->incarnation = member->incarnation;
+    snprintf(peer->host, sizeof(peer->host), "%s", member->host);
+    snprintf(peer->address, sizeof(peer->address), "%s", member->address);
+    net_label(peer->label, member->role, member->rank, peer->host, member->pid);
+    peer->pub = (kvs_net_peer_t){.role = member->role,
+                                 .rank = member->rank,
+                                 .local_rank = member->local_rank,
+                                 .same_host = member->host_id == node->host_id,
+                                 .is_self = place == node->self,
+                                 .pid = member->pid,
+                                 .host = peer->host,
+                                 .address = peer->address,
+                                 .label = peer->label};
+    if (!parse_connect(peer)) {
+        return kvs_fail_context(KVS_ERR_FORMAT, "%s", peer->label);
+    }
+    set_same_process(node, peer, member->process_id);
+    peer->lanes = calloc((size_t)node->job->settings.n_lanes, sizeof(*peer->lanes));
+    if (peer->lanes == NULL) {
+        return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for connections to %s", peer->label);
+    }
+    for (int i = 0; i < node->job->settings.n_lanes; i++) {
+        net_lane_init(&peer->lanes[i], peer, (uint32_t)i);
+    }
+    node->n_workers += member->role == KVS_NET_WORKER;
+    node->n_servers += member->role == KVS_NET_SERVER;
+    return KVS_OK;
+}
+
+/* Workers by rank, then servers by rank: peers are found by counting on that. */
+static kvs_status_t check_order(const kvs_net_node_t *node)
+{
+    for (uint32_t i = 0; i < node->n_peers; i++) {
+        const kvs_net_peer_t *peer = &node->peers[i].pub;
+        bool worker = i < (uint32_t)node->n_workers;
+        int rank = (int)i - (worker ? 0 : node->n_workers);
+
+        if (peer->role != (worker ? KVS_NET_WORKER : KVS_NET_SERVER) || peer->rank != rank) {
+            return kvs_fail(KVS_ERR_FORMAT, "the scheduler's list has %s at place %u", peer->label,
+                            i);
+        }
+    }
+    return KVS_OK;
+}
+
+static kvs_status_t learn_peers(kvs_net_node_t *node, const net_welcome_t *welcome)
+{
+    net_wire_list_t list = welcome->members;
+    net_wire_member_t member;
+    kvs_status_t status = KVS_OK;
+
+    node->token = welcome->token;
+    node->self = welcome->self;
+    node->peers = calloc(list.n, sizeof(*node->peers));
+    if (node->peers == NULL) {
+        return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for a list of %u members", list.n);
+    }
+    while (status == KVS_OK && net_wire_next_member(&list, &member)) {
+        status = fill_peer(node, node->n_peers++, &member);
+    }
+    return status == KVS_OK ? check_order(node) : status;
+}
+
+static void forget_peers(kvs_net_node_t *node)
+{
+    for (uint32_t i = 0; i < node->n_peers; i++) {
+        for (int lane = 0; node->peers[i].lanes != NULL && lane < node->job->settings.n_lanes;
+             lane++) {
+            net_lane_release(&node->peers[i].lanes[lane]);
+        }
+        free(node->peers[i].lanes);
+    }
+    free(node->peers);
+    node->peers = NULL;
+    node->n_peers = 0;
+}
+
+static void take_welcome(kvs_net_node_t *node, const net_welcome_t *welcome)
+{
+    if (net_node_phase(node) != NET_OPENING) {
+        return;
+    }
+    if (learn_peers(node, welcome) != KVS_OK) {
+        forget_peers(node);
+        net_node_end(node, KVS_ERR_FORMAT, net_last_error());
+        return;
+    }
+    kvs_log(KVS_LOG_INFO, "net", "%s at %s joined job '%s' of %d workers and %d servers",
+            node->peers[node->self].label, node->address, node->job->settings.job_id,
+            node->n_workers, node->n_servers);
+    pthread_mutex_lock(&node->lock);
+    atomic_store_explicit(&node->joined, true, memory_order_release);
+    atomic_store_explicit(&node->phase, NET_READY, memory_order_release);
+    pthread_cond_broadcast(&node->changed);
+    pthread_mutex_unlock(&node->lock);
+}
+
+/* ---- The scheduler --------------------------------------------------------------------------- */
+
+static void take_status(kvs_net_node_t *node, const char *text)
+{
+    pthread_mutex_lock(&node->lock);
+    snprintf(node->presence, sizeof(node->presence), "%s", text);
+    pthread_mutex_unlock(&node->lock);
+}
+
+static void take_gone(kvs_net_node_t *node, const net_wire_t *wire)
+{
+    net_peer_t *peer = net_node_peer_at(node, wire->as.notice.member);
+    bool left = wire->type == NET_LEFT;
+
+    if (peer != NULL) {
+        net_node_lose(node, peer, left ? KVS_NET_EVENT_LEFT : KVS_NET_EVENT_DEAD, KVS_ERR_PEER,
+                      wire->as.notice.text);
+    }
+}
+
+static void take_error(kvs_net_node_t *node, const net_notice_t *notice)
+{
+    net_peer_t *peer = net_node_peer_at(node, notice->member);
+
+    net_node_emit(node, &(kvs_net_event_t){.kind = KVS_NET_EVENT_ERROR,
+                                           .status = notice->status,
+                                           .peer = peer == NULL ? NULL : &peer->pub,
+                                           .text = notice->text,
+                                           .store = notice->store});
+}
+
+static void take_announce(kvs_net_node_t *node, const net_wire_store_t *store)
+{
+    kvs_net_fact_t facts[NET_WIRE_MAX_FACTS];
+    net_wire_list_t list = store->facts;
+    net_wire_t wire = {.type = NET_STORE_READY, .as.request = {.store = store->store}};
+    uint32_t n = 0;
+
+    while (n < NET_WIRE_MAX_FACTS && net_wire_next_fact(&list, &facts[n])) {
+        n++;
+    }
+    net_node_emit(node, &(kvs_net_event_t){.kind = KVS_NET_EVENT_STORE_OPENED,
+                                           .text = "",
+                                           .store = store->store,
+                                           .facts = facts,
+                                           .n_facts = n});
+    if (net_channel_send(&node->channel, &wire, NULL) != KVS_OK) {
+        kvs_log(KVS_LOG_ERROR, "net", "store %u: %s", store->store, net_last_error());
+    }
+}
+
+static void take_from_scheduler(kvs_net_node_t *node, const net_wire_t *wire)
+{
+    switch (wire->type) {
+    case NET_WELCOME:
+        take_welcome(node, &wire->as.welcome);
+        break;
+    case NET_STATUS:
+        take_status(node, wire->as.notice.text);
+        break;
+    case NET_REFUSED:
+    case NET_END:
+        net_node_end(node, wire->as.notice.status, wire->as.notice.text);
+        break;
+    case NET_BYE:
+        node->bye = true;
+        break;
+    case NET_LEFT:
+    case NET_DEAD:
+        take_gone(node, wire);
+        break;
+    case NET_ERROR:
+        take_error(node, &wire->as.notice);
+        break;
+    case NET_STORE_ANNOUNCE:
+        take_announce(node, &wire->as.store);
+        break;
+    case NET_STORE_CLOSED:
+        net_node_emit(node, &(kvs_net_event_t){.kind = KVS_NET_EVENT_STORE_CLOSED,
+                                               .text = "",
+                                               .store = wire->as.request.store});
+        break;
+    case NET_ANSWER:
+        net_node_take_answer(node, &wire->as.answer);
+        break;
+    default: /* beats; a scheduler of this version says nothing else */
+        break;
+    }
+}
+
+static void take_control(kvs_net_node_t *node, const void *bytes, size_t n)
+{
+    net_text_t text = {.n = 0};
+    net_wire_t wire;
+    bool deliver = false;
+    kvs_status_t status = net_wire_decode(bytes, n, &wire);
+
+    if (status == KVS_OK) {
+        status = net_channel_receive(&node->channel, &wire, &deliver);
+    }
+    if (status != KVS_OK) {
+        net_text_add(&text, "what listens at %s is no scheduler of ours: %s",
+                     node->job->scheduler_address, net_last_error());
+        net_node_end(node, KVS_ERR_PEER, text.bytes);
+        return;
+    }
+    node->heard = true;
+    atomic_store_explicit(&node->heard_at, node->channel.heard, memory_order_relaxed);
+    if (deliver) {
+        take_from_scheduler(node, &wire);
+    }
+}
+
+void net_node_receive_control(kvs_net_node_t *node)
+{
+    net_frame_t frame;
+
+    while (net_socket_receive(node->control, NULL, &frame, 1) == 1) {
+        take_control(node, net_frame_data(&frame), net_frame_size(&frame));
+        net_frame_release(&frame);
+    }
+}
+
+/* ---- Messages -------------------------------------------------------------------------------- */
+
+/* What a user holds. Header, and a small body, are copied behind it; a large body stays in the frame
+ * it came in. */
+typedef struct message {
+    kvs_net_message_t pub; /* first */
+    bool has_frame;
+    net_frame_t frame;
+    _Alignas(16) unsigned char bytes[];
+} message_t;
+
+void kvs_net_message_release(kvs_net_message_t *message)
+{
+    message_t *m = (message_t *)message;
+
+    if (m != NULL && m->has_frame) {
+        net_frame_release(&m->frame);
+    }
+    free(m);
+}
+
+static message_t *new_message(net_lane_t *lane, const net_data_t *data, net_frame_t *frames)
+{
+    size_t n_header = (data->n_header + 15) & ~(size_t)15;
+    message_t *m = malloc(sizeof(*m) + n_header + data->n_inline);
+
+    if (m == NULL) {
+        return NULL;
+    }
+    m->has_frame = data->n_inline == 0 && data->n_body > 0;
+    m->pub = (kvs_net_message_t){.from = &lane->peer->pub,
+                                 .store = data->store,
+                                 .lane = lane->index,
+                                 .header = m->bytes,
+                                 .n_header_bytes = data->n_header,
+                                 .body = m->bytes + n_header,
+                                 .n_body_bytes = data->n_body};
+    memcpy(m->bytes, data->header, data->n_header);
+    if (data->n_inline > 0) {
+        memcpy(m->bytes + n_header, data->body, data->n_inline);
+    }
+    if (m->has_frame) {
+        net_frame_move(&m->frame, &frames[1]);
+        m->pub.body = net_frame_data(&m->frame);
+    }
+    return m;
+}
+
+static void deliver(kvs_net_node_t *node, net_lane_t *lane, const net_data_t *data,
+                    net_frame_t *frames)
+{
+    kvs_net_store_t *store = data->store == 0 ? NULL : net_node_find_store(node, data->store);
+    void (*fn)(void *arg, kvs_net_message_t *message) =
+        store != NULL ? store->message
+        : data->store == 0 || node->args.role == KVS_NET_SERVER ? node->args.message
+                                                                 : NULL;
+    message_t *m;
+
+    if (fn == NULL) {
+        return; /* nobody wants it: a store that was closed */
+    }
+    m = new_message(lane, data, frames);
+    if (m == NULL) {
+        kvs_log(KVS_LOG_ERROR, "net", "no memory for a message of %llu bytes from %s",
+                (unsigned long long)data->n_body, lane->peer->label);
+        return;
+    }
+    fn(store != NULL ? store->arg : node->args.arg, &m->pub);
+}
+
+/* ---- Acknowledgements ------------------------------------------------------------------------ */
+
+static void owe(kvs_net_node_t *node, net_lane_t *lane, bool now)
+{
+    if (!lane->is_queued) {
+        lane->is_queued = true;
+        lane->ack_due = net_now() + LAZY_ACK_MS * NET_MS;
+        lane->next_ack = node->acks;
+        node->acks = lane;
+    }
+    lane->ack_now |= now;
+}
+
+static void owe_for(kvs_net_node_t *node, net_lane_t *lane, const net_wire_t *wire, size_t n_bytes)
+{
+    const kvs_net_settings_t *settings = &node->job->settings;
+
+    lane->n_unacked_bytes += n_bytes;
+    lane->n_unacked++;
+    owe(node, lane,
+        (wire->flags & NET_ACK_NOW) != 0 || lane->n_unacked >= MANY_UNACKED ||
+            lane->n_unacked_bytes >= settings->window_bytes / (uint64_t)settings->n_lanes / 4);
+}
+
+static void settle_ack(net_lane_t *lane)
+{
+    lane->is_queued = lane->ack_now = false;
+    lane->n_unacked_bytes = lane->n_unacked = 0;
+}
+
+int64_t net_node_send_acks(kvs_net_node_t *node, bool all)
+{
+    net_lane_t **at = &node->acks;
+    int64_t now = *at == NULL ? 0 : net_now(), next = NET_NEVER;
+
+    while (*at != NULL) {
+        net_lane_t *lane = *at;
+        bool owes = net_inlink_owes(&lane->in); /* else an answer has carried it along */
+
+        if (owes && !all && !lane->ack_now && now < lane->ack_due) {
+            next = net_earlier(next, lane->ack_due);
+            at = &lane->next_ack;
+            continue;
+        }
+        *at = lane->next_ack;
+        settle_ack(lane);
+        if (owes) {
+            net_lane_post_ack(lane, false);
+        }
+    }
+    return next;
+}
+
+/* ---- Peers ----------------------------------------------------------------------------------- */
+
+static void shut_out(kvs_net_node_t *node, net_lane_t *lane)
+{
+    net_text_t text = {.n = 0};
+
+    net_text_add(&text, "%s has shut out %s, as it sent nonsense: %s",
+                 node->peers[node->self].label, lane->peer->label, net_last_error());
+    lane->shut = true;
+    net_lane_post_close(lane, text.bytes);
+    net_node_suspect(node, lane->peer, text.bytes);
+}
+
+/* Whoever has not said, or can't say, whose connection it is. */
+static void pass_over(kvs_net_node_t *node, const char *why)
+{
+    node->n_strangers++;
+    if (node->n_strangers <= STRANGERS_NAMED || node->n_strangers % 65536 == 0) {
+        kvs_log(KVS_LOG_WARN, "net", "%s at %s passes over a stranger: %s",
+                node->peers[node->self].label, node->address, why);
+    }
+}
+
+static net_peer_t *find_peer(kvs_net_node_t *node, uint64_t incarnation)
+{
+    for (uint32_t i = 0; i < node->n_peers; i++) {
+        if (node->peers[i].incarnation == incarnation) {
+            return &node->peers[i];
+        }
+    }
+    return NULL;
+}
+
+/* Does the hello of a lane fit this job and node? */
+static net_lane_t *find_lane(kvs_net_node_t *node, const net_lane_hello_t *hello)
+{
+    net_peer_t *peer = find_peer(node, hello->from);
+
+    if (hello->token != node->token || hello->to != node->incarnation || peer == NULL ||
+        hello->lane >= (uint32_t)node->job->settings.n_lanes) {
+        return NULL;
+    }
+    return &peer->lanes[hello->lane];
+}
+
+static void take_lane(kvs_net_node_t *node, const net_id_t *id, const net_wire_t *wire)
+{
+    net_lane_t *lane = find_lane(node, &wire->as.lane);
+
+    if (lane == NULL) {
+        pass_over(node, "it belongs to another job, or to one that is over");
+        return;
+    }
+    if (lane->known && memcmp(&lane->id, id, sizeof(*id)) != 0) {
+        pass_over(node, "it claims a connection that another one has");
+        return;
+    }
+    if (!lane->known && net_idmap_put(&node->inbound, id, lane) != KVS_OK) {
+        pass_over(node, net_last_error());
+        return;
+    }
+    lane->known = true;
+    lane->id = *id;
+    (void)net_lane_acknowledged(lane, wire->ack, false);
+    if (wire->as.lane.last > net_inlink_received(&lane->in) && net_inlink_ask(&lane->in)) {
+        net_lane_post_ack(lane, true);
+    } else if ((wire->flags & NET_ACK_NOW) != 0) {
+        net_lane_post_ack(lane, false);
+    }
+}
+
+static kvs_status_t check_frames(const net_data_t *data, net_frame_t *frames, size_t n)
+{
+    size_t want = data->n_inline == 0 && data->n_body > 0 ? 2 : 1;
+
+    if (n != want || (n == 2 && net_frame_size(&frames[1]) != data->n_body)) {
+        return kvs_fail(KVS_ERR_FORMAT, "a DATA with a body of %llu bytes came in %zu frames, the "
+                        "second of %zu bytes", (unsigned long long)data->n_body, n,
+                        n < 2 ? 0 : net_frame_size(&frames[1]));
+    }
+    return KVS_OK;
+}
+
+static kvs_status_t take_data(kvs_net_node_t *node, net_lane_t *lane, const net_wire_t *wire,
+                              net_frame_t *frames, size_t n)
+{
+    const net_data_t *data = &wire->as.data;
+    kvs_status_t status = check_frames(data, frames, n);
+
+    if (status != KVS_OK) {
+        return status;
+    }
+    switch (net_inlink_judge(&lane->in, wire->seq)) {
+    case NET_TAKE:
+        owe_for(node, lane, wire, NET_WIRE_DATA_BYTES + data->n_header + data->n_body);
+        deliver(node, lane, data, frames);
+        return KVS_OK;
+    case NET_GAP:
+        if (net_inlink_ask(&lane->in)) {
+            net_lane_post_ack(lane, true);
+        }
+        return KVS_OK;
+    case NET_DROP:
+        owe(node, lane, true);
+        return KVS_OK;
+    default:
+        return kvs_fail(KVS_ERR_FORMAT, "a DATA with number %llu came a second time",
+                        (unsigned long long)wire->seq);
+    }
+}
+
+static kvs_status_t take_ack(net_lane_t *lane, const net_wire_t *wire)
+{
+    const kvs_net_node_t *node = lane->peer->node;
+
+    if (wire->as.ack.lane >= (uint32_t)node->job->settings.n_lanes ||
+        !net_lane_acknowledged(&lane->peer->lanes[wire->as.ack.lane], wire->ack,
+                               (wire->flags & NET_RESEND) != 0)) {
+        return kvs_fail(KVS_ERR_FORMAT, "an acknowledgement of number %llu, which was never sent",
+                        (unsigned long long)wire->ack);
+    }
+    return KVS_OK;
+}
+
+static kvs_status_t take_from_lane(kvs_net_node_t *node, net_lane_t *lane, const net_wire_t *wire,
+                                   net_frame_t *frames, size_t n)
+{
+    switch (wire->type) {
+    case NET_DATA:
+        if (!net_lane_acknowledged(lane, wire->ack, false)) {
+            return kvs_fail(KVS_ERR_FORMAT, "a DATA acknowledges number %llu, which was never sent",
+                            (unsigned long long)wire->ack);
+        }
+        return take_data(node, lane, wire, frames, n);
+    case NET_ACK:
+        return take_ack(lane, wire);
+    case NET_CLOSE:
+        net_node_lose(node, lane->peer, KVS_NET_EVENT_DEAD, KVS_ERR_PEER, wire->as.notice.text);
+        return KVS_OK;
+    default:
+        return kvs_fail(KVS_ERR_FORMAT, "a %s between nodes", net_wire_name(wire->type));
+    }
+}
+
+static void take_message(kvs_net_node_t *node, const net_id_t *id, net_frame_t *frames, size_t n)
+{
+    net_lane_t *lane = net_idmap_find(&node->inbound, id);
+    net_wire_t wire;
+    kvs_status_t status =
+        net_wire_decode(net_frame_data(&frames[0]), net_frame_size(&frames[0]), &wire);
+
+    if (lane != NULL && (lane->shut || lane->peer->gone)) {
+        return;
+    }
+    if (status == KVS_OK && wire.type == NET_LANE) {
+        take_lane(node, id, &wire);
+    } else if (lane == NULL) {
+        pass_over(node, status == KVS_OK ? "it has not said who it is" : net_last_error());
+    } else if (status != KVS_OK ||
+               take_from_lane(node, lane, &wire, frames, n) != KVS_OK) {
+        shut_out(node, lane);
+    }
+}
+
+void net_node_receive_peers(kvs_net_node_t *node)
+{
+    net_frame_t frames[2];
+    net_id_t id;
+
+    for (int i = 0; i < BATCH; i++) {
+        size_t n = net_socket_receive(node->listener, &id, frames, 2);
+
+        if (n == 0) {
+            break;
+        }
+        take_message(node, &id, frames, n);
+        while (n > 0) {
+            net_frame_release(&frames[--n]);
+        }
+    }
+}

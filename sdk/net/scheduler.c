@@ -1,0 +1,847 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* scheduler.c - takes frames off the socket, keeps the groups' lists by them, and tells the members.
+ *
+ * All but the result belongs to its thread. Whoever is refused is answered on the connection it came
+ * by, since its own address may be wrong. A member is alive while anything comes from it. */
+#include "scheduler.h"
+
+#include "address.h"
+#include "beacon.h"
+#include "clock.h"
+#include "idmap.h"
+#include "storebook.h"
+#include "wake.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define BATCH 256 /* frames between looks at the clock */
+#define LINGER_MS 500
+
+struct net_scheduler {
+    kvs_net_settings_t settings; /* fixed after open, like all up to `thread` */
+    char address[NET_HOST_MAX + 16];
+    char label[NET_LABEL_MAX];
+    uint64_t token;
+    net_socket_t *socket;
+    int wake_fd, beacon_fd;
+    pthread_t thread;
+
+    net_idmap_t members; /* by connection; the thread's, like all up to `lock` */
+    net_group_t *groups;
+    int64_t deadline; /* for the first member to come */
+    int64_t looked;   /* when the silent were looked for last */
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool over; /* guarded by lock, like all below */
+    kvs_status_t result;
+    char *result_text;
+    _Atomic bool stopping, cancelled; /* set by anyone, read by the thread and by waiters */
+};
+
+/* ---- Talking --------------------------------------------------------------------------------- */
+
+static void transmit_to(net_scheduler_t *s, const net_id_t *id, const void *bytes, size_t n)
+{
+    net_frame_t frame;
+
+    if (net_frame_copy(&frame, bytes, n)) {
+        (void)net_socket_send(s->socket, id, &frame, 1); /* lost ones are sent again */
+    }
+}
+
+static void transmit(void *arg, const void *bytes, size_t n)
+{
+    net_member_t *member = arg;
+
+    transmit_to(member->group->owner, &member->id, bytes, n);
+}
+
+static void send_to(void *arg, net_member_t *to, const net_wire_t *wire,
+                    const net_wire_lists_t *lists)
+{
+    (void)arg;
+    if (net_channel_send(&to->channel, wire, lists) != KVS_OK) {
+        kvs_log(KVS_LOG_ERROR, "net", "%s is not told: %s", to->label, net_last_error());
+    }
+}
+
+static net_wire_t notice(unsigned type, uint32_t place, kvs_status_t status, const char *text)
+{
+    return (net_wire_t){.type = (uint16_t)type,
+                        .as.notice = {.member = place, .status = status, .text = text}};
+}
+
+static void broadcast(net_group_t *group, const net_wire_t *wire, const net_member_t *except)
+{
+    for (size_t i = 0; i < group->n_members; i++) {
+        net_member_t *member = group->members[i];
+
+        if (member->state == NET_PRESENT && member != except) {
+            send_to(NULL, member, wire, NULL);
+        }
+    }
+}
+
+/* Answer somebody who is no member. */
+static void answer_stranger(net_scheduler_t *s, const net_id_t *id, const net_wire_t *wire)
+{
+    size_t n = net_wire_size(wire, NULL);
+    void *bytes = malloc(n);
+
+    if (bytes != NULL) {
+        net_wire_encode(wire, NULL, bytes);
+        transmit_to(s, id, bytes, n);
+        free(bytes);
+    }
+}
+
+static void refuse(net_scheduler_t *s, const net_id_t *id, kvs_status_t status, const char *text)
+{
+    net_wire_t wire = notice(NET_REFUSED, 0, status, text);
+
+    answer_stranger(s, id, &wire);
+}
+
+static void post_status(net_member_t *member)
+{
+    net_text_t text = {.n = 0};
+    net_wire_t wire;
+
+    net_group_missing(member->group, &text);
+    wire = notice(NET_STATUS, 0, KVS_OK, text.bytes);
+    net_channel_post(&member->channel, &wire, NULL);
+}
+
+/* ---- The end of a group ---------------------------------------------------------------------- */
+
+static void end_group(net_scheduler_t *s, net_group_t *group)
+{
+    net_wire_t wire = notice(NET_END, 0, group->failure,
+                             group->failure_text == NULL ? "" : group->failure_text);
+
+    group->ended = true;
+    group->deadline = net_deadline(s->settings.dead_after_ms);
+    broadcast(group, &wire, NULL);
+}
+
+static void fail_group(net_scheduler_t *s, net_group_t *group, kvs_status_t status,
+                       const char *text)
+{
+    kvs_log(KVS_LOG_WARN, "net", "group '%s' of job '%s' fails: %s", group->name,
+            s->settings.job_id, text);
+    net_group_fail(group, status, text);
+    end_group(s, group);
+}
+
+static void end_if_over(net_scheduler_t *s, net_group_t *group)
+{
+    if (group->settled && !group->ended &&
+        net_group_count(group, KVS_NET_WORKER, NET_PRESENT) == 0) {
+        end_group(s, group);
+    }
+}
+
+/* ---- Coming ---------------------------------------------------------------------------------- */
+
+static net_group_t *find_group(net_scheduler_t *s, const char *name)
+{
+    net_group_t *group = s->groups;
+
+    while (group != NULL && strcmp(group->name, name) != 0) {
+        group = group->next;
+    }
+    return group;
+}
+
+/* The scheduler's own counts where it was given any; a group may do without servers. */
+static net_group_t *new_group(net_scheduler_t *s, const net_hello_t *hello, const char *label)
+{
+    bool mine = s->settings.role == KVS_NET_SCHEDULER;
+    bool embedded = (s->settings.embed & KVS_NET_EMBED_SERVERS) != 0;
+    int n_servers = !mine || hello->n_servers == 0 ? hello->n_servers
+                    : embedded                     ? -1
+                                                   : s->settings.n_servers;
+    net_group_t *group = net_group_new(hello->group, mine ? s->settings.n_workers : hello->n_workers,
+                                       n_servers, mine ? s->label : label);
+    net_storebook_t *book = calloc(1, sizeof(*book));
+
+    if (group == NULL || book == NULL) {
+        net_group_free(group);
+        free(book);
+        return NULL;
+    }
+    *book = (net_storebook_t){.group = group, .say = send_to};
+    group->book = book;
+    group->owner = s;
+    group->deadline = net_deadline(s->settings.rendezvous_ms);
+    group->next = s->groups;
+    s->groups = group;
+    return group;
+}
+
+static void free_group(net_group_t *group)
+{
+    net_storebook_release(group->book);
+    free(group->book);
+    net_group_free(group);
+}
+
+static void welcome_all(net_scheduler_t *s, net_group_t *group)
+{
+    net_wire_member_t *list = calloc(group->n_members, sizeof(*list));
+    net_wire_lists_t lists = {.members = list, .n_members = group->n_members};
+
+    for (size_t i = 0; list != NULL && i < group->n_members; i++) {
+        const net_member_t *member = group->members[i];
+
+        list[i] = (net_wire_member_t){.role = member->role,
+                                      .rank = member->rank,
+                                      .local_rank = member->local_rank,
+                                      .pid = member->pid,
+                                      .incarnation = member->incarnation,
+                                      .host_id = member->host_id,
+                                      .process_id = member->process_id,
+                                      .host = member->host,
+                                      .address = member->address};
+    }
+    for (size_t i = 0; list != NULL && i < group->n_members; i++) {
+        net_wire_t wire = {.type = NET_WELCOME,
+                           .as.welcome = {.epoch = 1, .token = s->token, .self = (uint32_t)i}};
+
+        send_to(NULL, group->members[i], &wire, &lists);
+    }
+    if (list == NULL) {
+        fail_group(s, group, KVS_ERR_NO_MEMORY, "the scheduler has no memory for the list");
+    }
+    free(list);
+}
+
+static void settle_if_complete(net_scheduler_t *s, net_group_t *group)
+{
+    if (!net_group_is_complete(group)) {
+        return;
+    }
+    if (net_group_settle(group) != KVS_OK) {
+        fail_group(s, group, KVS_ERR_PEER, net_last_error());
+        return;
+    }
+    kvs_log(KVS_LOG_INFO, "net", "group '%s' of job '%s' is complete: %d workers, %d servers",
+            group->name, s->settings.job_id, group->n_workers, group->n_servers);
+    welcome_all(s, group);
+}
+
+static void let_in(net_scheduler_t *s, net_member_t *member)
+{
+    if (net_idmap_put(&s->members, &member->id, member) != KVS_OK) {
+        refuse(s, &member->id, KVS_ERR_NO_MEMORY, net_last_error());
+        net_group_remove(member->group, member);
+        return;
+    }
+    member->channel.transmit = transmit;
+    member->channel.arg = member;
+    member->channel.heard = net_now();
+    kvs_log(KVS_LOG_DEBUG, "net", "%s of group '%s' is there, at %s", member->label,
+            member->group->name, member->address);
+    post_status(member);
+    settle_if_complete(s, member->group);
+}
+
+static kvs_status_t check_door(const net_scheduler_t *s, const net_hello_t *hello,
+                               const char *label)
+{
+    if (strcmp(hello->job_id, s->settings.job_id) != 0) {
+        return kvs_fail(KVS_ERR_PEER,
+                        "%s belongs to job '%s', but the scheduler at %s to job '%s': give each "
+                        "job an address and an id of its own",
+                        label, hello->job_id, s->address, s->settings.job_id);
+    }
+    if ((hello->role != KVS_NET_WORKER && hello->role != KVS_NET_SERVER) ||
+        hello->rank >= NET_WIRE_MAX_MEMBERS || hello->n_workers < 1) {
+        return kvs_fail(KVS_ERR_PEER, "%s has no role, rank or number of workers that can be",
+                        label);
+    }
+    return KVS_OK;
+}
+
+static void take_hello(net_scheduler_t *s, const net_id_t *id, const net_hello_t *hello)
+{
+    char label[NET_LABEL_MAX];
+    net_group_t *group;
+    net_member_t *member;
+    bool fails_all = false;
+    kvs_status_t status;
+
+    net_label(label, hello->role, hello->rank, hello->host, hello->pid);
+    status = check_door(s, hello, label);
+    if (status != KVS_OK) {
+        kvs_log(KVS_LOG_WARN, "net", "refused: %s", net_last_error());
+        refuse(s, id, status, net_last_error());
+        return;
+    }
+    group = find_group(s, hello->group);
+    group = group == NULL ? new_group(s, hello, label) : group;
+    if (group == NULL) {
+        refuse(s, id, KVS_ERR_NO_MEMORY, "the scheduler has no memory for another group");
+        return;
+    }
+    status = net_group_admit(group, hello, id, &member, &fails_all);
+    if (status != KVS_OK) {
+        kvs_log(KVS_LOG_WARN, "net", "refused: %s", net_last_error());
+        refuse(s, id, status, net_last_error());
+        if (fails_all) {
+            fail_group(s, group, status, net_last_error());
+        }
+        return;
+    }
+    let_in(s, member);
+}
+
+/* A hello of another version: its door is read, so both sides hear who it was. */
+static void take_foreign(net_scheduler_t *s, const net_id_t *id, const net_wire_t *wire)
+{
+    const net_hello_t *hello = &wire->as.hello;
+    char label[NET_LABEL_MAX];
+    net_text_t text = {.n = 0};
+
+    if (wire->type != NET_HELLO) {
+        return;
+    }
+    net_label(label, hello->role, hello->rank, hello->host, hello->pid);
+    net_text_add(&text, "protocol version differs: %s speaks %u, %s %d", label,
+                 (unsigned)wire->version, s->label, NET_WIRE_VERSION);
+    kvs_log(KVS_LOG_WARN, "net", "refused: %s", text.bytes);
+    refuse(s, id, KVS_ERR_PEER, text.bytes);
+    for (net_group_t *group = s->groups; group != NULL; group = group->next) {
+        if (!group->settled && !group->ended && strcmp(hello->job_id, s->settings.job_id) == 0) {
+            fail_group(s, group, KVS_ERR_PEER, text.bytes);
+        }
+    }
+}
+
+/* ---- Going ----------------------------------------------------------------------------------- */
+
+static void drop_unsettled(net_scheduler_t *s, net_member_t *member)
+{
+    net_idmap_remove(&s->members, &member->id);
+    net_group_remove(member->group, member);
+}
+
+static void gone(net_scheduler_t *s, net_member_t *member, net_state_t state, kvs_status_t status,
+                 const char *text)
+{
+    net_group_t *group = member->group;
+    net_wire_t wire = notice(state == NET_GONE_LEFT ? NET_LEFT : NET_DEAD, member->place, status,
+                             text);
+
+    member->state = state;
+    broadcast(group, &wire, member);
+    net_storebook_gone(group->book, member);
+    end_if_over(s, group);
+}
+
+static void take_leave(net_scheduler_t *s, net_member_t *member)
+{
+    net_wire_t wire = {.type = NET_BYE};
+    net_text_t text = {.n = 0};
+
+    kvs_log(KVS_LOG_DEBUG, "net", "%s leaves", member->label);
+    net_channel_post(&member->channel, &wire, NULL);
+    if (!member->group->settled) {
+        drop_unsettled(s, member);
+        return;
+    }
+    net_text_add(&text, "%s has left the job", member->label);
+    gone(s, member, NET_GONE_LEFT, KVS_ERR_PEER, text.bytes);
+}
+
+static void bury(net_scheduler_t *s, net_member_t *member, const char *text)
+{
+    net_wire_t wire = notice(NET_END, 0, KVS_ERR_PEER, text);
+
+    kvs_log(KVS_LOG_WARN, "net", "job '%s': %s", s->settings.job_id, text);
+    net_channel_post(&member->channel, &wire, NULL); /* it may hear it yet */
+    if (!member->group->settled) {
+        drop_unsettled(s, member);
+        return;
+    }
+    net_group_fail(member->group, KVS_ERR_PEER, text);
+    gone(s, member, NET_GONE_DEAD, KVS_ERR_PEER, text);
+}
+
+/* ---- Frames of members ----------------------------------------------------------------------- */
+
+static void take_tell(net_member_t *member, const net_wire_t *wire)
+{
+    net_wire_t error = notice(NET_ERROR, member->place, wire->as.notice.status,
+                              wire->as.notice.text);
+
+    error.as.notice.store = wire->as.notice.store;
+    broadcast(member->group, &error, NULL);
+}
+
+static void take_suspect(net_scheduler_t *s, net_member_t *member, const net_wire_t *wire)
+{
+    net_wire_t error = notice(NET_ERROR, member->place, KVS_ERR_PEER, wire->as.notice.text);
+
+    kvs_log(KVS_LOG_WARN, "net", "job '%s': %s", s->settings.job_id, wire->as.notice.text);
+    broadcast(member->group, &error, NULL);
+}
+
+static void take_query(net_member_t *member, const net_request_t *request)
+{
+    int64_t since = net_now() - request->timeout_ms * NET_MS;
+    net_wire_t wire = {.type = NET_ANSWER,
+                       .as.answer = {.type = NET_QUERY, .number = request->number, .text = ""}};
+
+    for (size_t i = 0; i < member->group->n_members; i++) {
+        const net_member_t *other = member->group->members[i];
+
+        if (((uint32_t)other->role & request->mask) != 0 &&
+            (other->state == NET_GONE_DEAD ||
+             (other->state == NET_PRESENT && other->channel.heard < since))) {
+            wire.as.answer.value++;
+        }
+    }
+    send_to(NULL, member, &wire, NULL);
+}
+
+static void take_beat(net_member_t *member)
+{
+    net_channel_beat(&member->channel);
+    if (!member->group->settled) {
+        post_status(member);
+    }
+}
+
+static kvs_status_t take_settled(net_scheduler_t *s, net_member_t *member, const net_wire_t *wire)
+{
+    switch (wire->type) {
+    case NET_TELL:
+        take_tell(member, wire);
+        return KVS_OK;
+    case NET_SUSPECT:
+        take_suspect(s, member, wire);
+        return KVS_OK;
+    case NET_QUERY:
+        take_query(member, &wire->as.request);
+        return KVS_OK;
+    default:
+        return net_storebook_take(member->group->book, member, wire);
+    }
+}
+
+static kvs_status_t take_from(net_scheduler_t *s, net_member_t *member, const net_wire_t *wire)
+{
+    switch (wire->type) {
+    case NET_HELLO:
+        post_status(member); /* said again, as our answer was slow or lost */
+        return KVS_OK;
+    case NET_BEAT:
+        take_beat(member);
+        return KVS_OK;
+    case NET_LEAVE:
+        take_leave(s, member);
+        return KVS_OK;
+    default:
+        return member->group->settled
+                   ? take_settled(s, member, wire)
+                   : kvs_fail(KVS_ERR_FORMAT, "%s sent a %s before the job is complete",
+                              member->label, net_wire_name(wire->type));
+    }
+}
+
+/* A frame that can't be: its sender is closed, and nobody else is harmed. */
+static void malformed(net_scheduler_t *s, const net_id_t *id, net_member_t *member)
+{
+    net_text_t text = {.n = 0};
+
+    if (member == NULL) {
+        kvs_log(KVS_LOG_WARN, "net", "a stranger at %s is passed over: %s", s->address,
+                net_last_error());
+        refuse(s, id, KVS_ERR_FORMAT, net_last_error());
+        return;
+    }
+    net_text_add(&text, "%s is shut out, as it sent nonsense: %s", member->label, net_last_error());
+    bury(s, member, text.bytes);
+}
+
+static void take_known(net_scheduler_t *s, net_member_t *member, const net_wire_t *wire)
+{
+    net_wire_t end = notice(NET_END, 0, KVS_ERR_PEER, "this node is no longer in the job");
+    bool deliver;
+
+    if (member->state == NET_GONE_DEAD && wire->type == NET_LEAVE) {
+        net_channel_post(&member->channel, &(net_wire_t){.type = NET_BYE}, NULL);
+    } else if (member->state == NET_GONE_DEAD) {
+        net_channel_post(&member->channel, &end, NULL);
+    } else if (net_channel_receive(&member->channel, wire, &deliver) != KVS_OK ||
+               (deliver && take_from(s, member, wire) != KVS_OK)) {
+        malformed(s, &member->id, member);
+    }
+}
+
+static void take_frame(net_scheduler_t *s, const net_id_t *id, const void *bytes, size_t n)
+{
+    net_member_t *member = net_idmap_find(&s->members, id);
+    net_wire_t wire;
+    kvs_status_t status = net_wire_decode(bytes, n, &wire);
+
+    if (status == KVS_ERR_NOT_IMPLEMENTED && member == NULL) {
+        take_foreign(s, id, &wire);
+    } else if (status != KVS_OK) {
+        malformed(s, id, member);
+    } else if (member != NULL) {
+        take_known(s, member, &wire);
+    } else if (wire.type == NET_HELLO) {
+        take_hello(s, id, &wire.as.hello);
+    } else if (wire.type == NET_LEAVE) {
+        answer_stranger(s, id, &(net_wire_t){.type = NET_BYE});
+    } else {
+        refuse(s, id, KVS_ERR_PEER, "the scheduler does not know this node, or no longer");
+    }
+}
+
+/* ---- The clock ------------------------------------------------------------------------------- */
+
+static void look_for_silent(net_scheduler_t *s, net_group_t *group, int64_t now)
+{
+    int64_t since = now - s->settings.dead_after_ms * NET_MS;
+
+    for (size_t i = group->n_members; i-- > 0;) { /* backwards: burying may remove */
+        net_member_t *member = group->members[i];
+
+        if (member->state == NET_PRESENT && member->channel.heard < since) {
+            net_text_t text = {.n = 0};
+            char seconds[32];
+
+            net_text_add(&text,
+                         "%s died, or cannot be reached: nothing was heard of it for %s",
+                         member->label, net_seconds(seconds, s->settings.dead_after_ms));
+            bury(s, member, text.bytes);
+        }
+    }
+}
+
+static void fail_late(net_scheduler_t *s, net_group_t *group)
+{
+    net_text_t text = {.n = 0};
+    char seconds[32];
+
+    net_text_add(&text, "after %s only ", net_seconds(seconds, s->settings.rendezvous_ms));
+    net_group_missing(group, &text);
+    fail_group(s, group, KVS_ERR_TIMEOUT, text.bytes);
+}
+
+static bool is_done(const net_group_t *group, int64_t now)
+{
+    return group->ended && (now >= group->deadline ||
+                            (net_group_count(group, KVS_NET_WORKER, NET_PRESENT) == 0 &&
+                             net_group_count(group, KVS_NET_SERVER, NET_PRESENT) == 0));
+}
+
+/* Write down whether the job is over, and how it ended. */
+static void set_over(net_scheduler_t *s, bool over, kvs_status_t result, const char *text)
+{
+    pthread_mutex_lock(&s->lock);
+    s->over = over;
+    if (over && s->result == KVS_OK && result != KVS_OK) {
+        s->result = result;
+        s->result_text = strdup(text == NULL ? "the job failed" : text);
+    }
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void nobody_came(net_scheduler_t *s)
+{
+    net_group_t *none = net_group_new("", s->settings.n_workers, s->settings.n_servers, "");
+    net_text_t text = {.n = 0};
+    char seconds[32];
+
+    net_text_add(&text, "after %s only ", net_seconds(seconds, s->settings.rendezvous_ms));
+    if (none != NULL) {
+        net_group_missing(none, &text);
+    }
+    net_group_free(none);
+    set_over(s, true, KVS_ERR_TIMEOUT, text.bytes);
+}
+
+static void check_over(net_scheduler_t *s, int64_t now)
+{
+    bool over = s->groups != NULL;
+    kvs_status_t result = KVS_OK;
+    const char *text = NULL;
+
+    for (net_group_t *group = s->groups; group != NULL; group = group->next) {
+        over = over && is_done(group, now);
+        if (group->failure != KVS_OK) {
+            result = group->failure;
+            text = group->failure_text;
+        }
+    }
+    if (s->groups == NULL && now >= s->deadline) {
+        nobody_came(s);
+    } else if (over != s->over) { /* only this thread writes it */
+        set_over(s, over, result, text);
+    }
+}
+
+/* What is due; gives when the next thing will be. */
+static int64_t tick(net_scheduler_t *s)
+{
+    int64_t now = net_now(), beat = s->settings.heartbeat_ms * NET_MS;
+    int64_t next = now + beat;
+
+    for (net_group_t *group = s->groups; group != NULL; group = group->next) {
+        if (now - s->looked >= beat / 2) {
+            look_for_silent(s, group, now);
+        }
+        if (!group->settled && !group->ended && now >= group->deadline) {
+            fail_late(s, group);
+        }
+        if (group->settled) {
+            next = net_earlier(next, net_storebook_tick(group->book));
+        }
+        next = group->deadline > now ? net_earlier(next, group->deadline) : next;
+    }
+    s->looked = now - s->looked >= beat / 2 ? now : s->looked;
+    check_over(s, now);
+    return net_earlier(next, s->groups == NULL && s->deadline > now ? s->deadline : NET_NEVER);
+}
+
+/* ---- The thread ------------------------------------------------------------------------------ */
+
+static void receive(net_scheduler_t *s)
+{
+    net_frame_t frame;
+    net_id_t id;
+
+    for (int i = 0; i < BATCH && net_socket_receive(s->socket, &id, &frame, 1) == 1; i++) {
+        take_frame(s, &id, net_frame_data(&frame), net_frame_size(&frame));
+        net_frame_release(&frame);
+    }
+}
+
+static void say_goodbye(net_scheduler_t *s)
+{
+    net_text_t text = {.n = 0};
+    net_wire_t wire;
+
+    net_text_add(&text, "%s has ended", s->label);
+    wire = notice(NET_END, 0, KVS_ERR_PEER, text.bytes);
+    for (net_group_t *group = s->groups; group != NULL; group = group->next) {
+        if (!group->ended) {
+            broadcast(group, &wire, NULL);
+        }
+        broadcast(group, &(net_wire_t){.type = NET_BYE}, NULL); /* it won't hear theirs */
+    }
+}
+
+static void *run(void *arg)
+{
+    net_scheduler_t *s = arg;
+    int fds[2] = {s->wake_fd, s->beacon_fd};
+
+    while (!s->stopping) {
+        int64_t next = tick(s);
+        unsigned ready =
+            net_wait(&s->socket, 1, fds, s->beacon_fd < 0 ? 1 : 2, net_poll_ms(next));
+
+        if ((ready & 1) != 0) {
+            net_wake_clear(s->wake_fd);
+            pthread_mutex_lock(&s->lock);
+            pthread_cond_broadcast(&s->changed); /* somebody may have cancelled */
+            pthread_mutex_unlock(&s->lock);
+        }
+        if ((ready & 2) != 0) {
+            net_beacon_answer(s->beacon_fd, s->address);
+        }
+        receive(s);
+    }
+    say_goodbye(s);
+    return NULL;
+}
+
+static kvs_status_t start(net_scheduler_t *s)
+{
+    sigset_t all, old;
+    int error;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    error = pthread_create(&s->thread, NULL, run, s);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return error == 0 ? KVS_OK
+                      : kvs_fail(KVS_ERR_IO, "no thread for the scheduler: %s", strerror(error));
+}
+
+/* ---- Opening --------------------------------------------------------------------------------- */
+
+static kvs_status_t bind_to(net_scheduler_t *s, net_context_t *context, const char *host, int port,
+                            int *ret_errno)
+{
+    net_socket_options_t options = {.max_frame_bytes = NET_WIRE_MAX_CONTROL,
+                                    .heartbeat_ms = s->settings.heartbeat_ms,
+                                    .dead_after_ms = s->settings.dead_after_ms};
+    int real_port;
+    kvs_status_t status =
+        net_listener_open(context, host, port, &options, &s->socket, &real_port, ret_errno);
+
+    if (status == KVS_OK) {
+        snprintf(s->address, sizeof(s->address), strchr(host, ':') == NULL ? "%s:%d" : "[%s]:%d",
+                 host, real_port);
+    }
+    return status;
+}
+
+/* An address that is none of this host's leads to it all the same where addresses are translated. */
+static kvs_status_t bind_wildcard(net_scheduler_t *s, net_context_t *context, const char *given,
+                                  int family, int port)
+{
+    kvs_status_t status =
+        bind_to(s, context, family == AF_INET6 ? "::" : "0.0.0.0", port, NULL);
+
+    if (status == KVS_OK) {
+        kvs_log(KVS_LOG_WARN, "net", "%s is no address of this host: listening on all of them",
+                given);
+        snprintf(s->address, sizeof(s->address), "%s", given);
+    }
+    return status;
+}
+
+static kvs_status_t bind_socket(net_scheduler_t *s, net_context_t *context, const char *address)
+{
+    net_address_t found[16];
+    char host[NET_HOST_MAX];
+    int port, cause = 0;
+    size_t n = 0;
+    kvs_status_t status = net_address_split(address, host, &port);
+
+    status = status == KVS_OK ? net_address_resolve(host, port, found, 16, &n) : status;
+    for (size_t i = 0; i < n && status == KVS_OK; i++) {
+        status = net_address_check_allowed(&found[i], s->settings.insecure != 0);
+    }
+    if (status != KVS_OK) {
+        return kvs_fail_context(status, "scheduler");
+    }
+    for (size_t i = 0; i < n && s->socket == NULL; i++) {
+        char numeric[NET_ADDRESS_MAX];
+
+        net_address_host(&found[i], numeric);
+        status = bind_to(s, context, numeric, port, &cause);
+    }
+    if (s->socket == NULL && cause == EADDRNOTAVAIL) {
+        status = bind_wildcard(s, context, address, found[0].storage.ss_family, port);
+    }
+    return s->socket != NULL
+               ? KVS_OK
+               : kvs_fail_context(status, "scheduler%s",
+                                  cause == EADDRINUSE ? " (is another one still running there?)"
+                                                      : "");
+}
+
+static void release(net_scheduler_t *s)
+{
+    while (s->groups != NULL) {
+        net_group_t *group = s->groups;
+
+        s->groups = group->next;
+        free_group(group);
+    }
+    net_socket_close(s->socket, LINGER_MS);
+    net_idmap_release(&s->members);
+    if (s->wake_fd >= 0) {
+        close(s->wake_fd);
+    }
+    pthread_cond_destroy(&s->changed);
+    pthread_mutex_destroy(&s->lock);
+    free(s->result_text);
+    free(s);
+}
+
+kvs_status_t net_scheduler_open(net_context_t *context, const kvs_net_settings_t *settings,
+                                const char *address, int beacon_fd, net_scheduler_t **ret_scheduler)
+{
+    net_scheduler_t *s = calloc(1, sizeof(*s));
+    char host[NET_HOST_MAX];
+    kvs_status_t status;
+
+    if (s == NULL) {
+        return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for the scheduler");
+    }
+    s->settings = *settings;
+    s->beacon_fd = beacon_fd;
+    s->wake_fd = -1;
+    s->token = net_random();
+    s->deadline = net_deadline(settings->rendezvous_ms);
+    s->looked = net_now();
+    pthread_mutex_init(&s->lock, NULL);
+    net_cond_init(&s->changed);
+    net_host_name(host);
+    net_label(s->label, KVS_NET_SCHEDULER, -1, host, getpid());
+    status = net_wake_open(&s->wake_fd);
+    status = status == KVS_OK ? bind_socket(s, context, address) : status;
+    status = status == KVS_OK ? start(s) : status;
+    if (status != KVS_OK) {
+        release(s);
+        return status;
+    }
+    kvs_log(KVS_LOG_INFO, "net", "the scheduler of job '%s' listens on %s", settings->job_id,
+            s->address);
+    *ret_scheduler = s;
+    return KVS_OK;
+}
+
+const char *net_scheduler_address(const net_scheduler_t *scheduler)
+{
+    return scheduler->address;
+}
+
+/* ---- Waiting and closing --------------------------------------------------------------------- */
+
+kvs_status_t net_scheduler_wait(net_scheduler_t *s, int64_t timeout_ms)
+{
+    int64_t deadline = net_deadline(timeout_ms);
+    kvs_status_t status;
+
+    pthread_mutex_lock(&s->lock);
+    while (!s->over && !s->cancelled && net_now() < deadline) {
+        net_cond_wait(&s->changed, &s->lock, deadline);
+    }
+    if (s->over) {
+        status = s->result == KVS_OK
+                     ? KVS_OK
+                     : kvs_fail(s->result, "job '%s': %s", s->settings.job_id,
+                                s->result_text == NULL ? "it failed" : s->result_text);
+    } else if (s->cancelled) {
+        status = kvs_fail(KVS_ERR_CANCELLED, "job '%s': cancelled", s->settings.job_id);
+    } else {
+        status = kvs_fail(KVS_ERR_TIMEOUT, "job '%s' goes on", s->settings.job_id);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return status;
+}
+
+void net_scheduler_cancel(net_scheduler_t *s)
+{
+    s->cancelled = true;
+    net_wake_ring(s->wake_fd);
+}
+
+kvs_status_t net_scheduler_close(net_scheduler_t *s, int64_t timeout_ms)
+{
+    kvs_status_t status;
+
+    if (s == NULL) {
+        return KVS_OK;
+    }
+    status = timeout_ms == 0 ? KVS_OK : net_scheduler_wait(s, timeout_ms);
+    s->stopping = true;
+    net_wake_ring(s->wake_fd);
+    pthread_join(s->thread, NULL);
+    release(s);
+    return status;
+}
