@@ -128,6 +128,25 @@ static const kvs_optimizer_t *copy_optimizer(kvsi_arena_t *arena, const kvs_opti
     return copy;
 }
 
+static const kvs_optimizer_service_t *copy_service(kvsi_arena_t *arena,
+                                                   const kvs_optimizer_service_t *service,
+                                                   kvsi_complaint_t *complaint)
+{
+    const kvs_optimizer_service_t *copy = copy_table(arena, service, (uint32_t)sizeof(*service));
+
+    if (copy == NULL) {
+        return NULL;
+    }
+    if (copy->create == NULL || copy->free == NULL || copy->update == NULL ||
+        copy->set_attr == NULL || copy->save_states == NULL || copy->load_states == NULL) {
+        return complain(complaint, "its service of optimizers lacks a function");
+    }
+    if (copy->n_params > 0 && copy->params == NULL) {
+        return complain(complaint, "its service of optimizers: params is NULL");
+    }
+    return copy;
+}
+
 static const kvs_compressor_t *copy_compressor(kvsi_arena_t *arena,
                                                const kvs_compressor_t *compressor,
                                                kvsi_complaint_t *complaint)
@@ -264,6 +283,12 @@ const kvs_plugin_t *kvsi_plugin_copy(kvsi_arena_t *arena, const kvs_plugin_t *pl
                                     copy_one_compressor, ret_complaint);
     if (copy->compressors == NULL) {
         return NULL;
+    }
+    if (copy->optimizer_service != NULL) {
+        copy->optimizer_service = copy_service(arena, copy->optimizer_service, ret_complaint);
+        if (copy->optimizer_service == NULL) {
+            return NULL;
+        }
     }
     copy->providers = copy_tables(arena, "providers", copy->providers, copy->n_providers,
                                   copy_one_provider, ret_complaint);

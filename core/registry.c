@@ -222,6 +222,55 @@ kvs_status_t kvsi_registry_find_compressor(const char *name,
     return status;
 }
 
+/* The plugin that updates weights in the worker. */
+#define SERVICE_PLUGIN "optimizers"
+
+static kvs_status_t find_service_locked(kvs_plugin_list_t *list,
+                                        const kvs_optimizer_service_t **ret_service)
+{
+    const kvs_plugin_t *plugin;
+    kvsi_found_t found;
+    kvs_status_t status = kvsi_lookup_any(list, SERVICE_PLUGIN, &found);
+
+    if (status != KVS_OK) {
+        return status;
+    }
+    kvs_plugin_info_t *info = &list->plugins[found.plugin - list->plugins];
+
+    status = load_locked(list, info, &plugin);
+    if (status == KVS_OK && plugin == NULL) {
+        return kvsi_verdict_fail(info);
+    }
+    if (status == KVS_OK && plugin->optimizer_service == NULL) {
+        return kvs_fail(KVS_ERR_PLUGIN, "%s offers none", kvsi_place_of(info));
+    }
+    if (status == KVS_OK) {
+        *ret_service = plugin->optimizer_service;
+    }
+    return status;
+}
+
+kvs_status_t kvsi_registry_find_optimizer_service(const kvs_optimizer_service_t **ret_service)
+{
+    kvs_plugin_list_t *list;
+    kvs_status_t status = take_lock();
+
+    if (status != KVS_OK) {
+        return status;
+    }
+    status = kvsi_discovery_scan(&added, &list);
+    if (status == KVS_OK) {
+        status = find_service_locked(list, ret_service);
+        kvs_plugin_list_free(list);
+    }
+    drop_lock();
+    if (status == KVS_OK || status == KVS_ERR_NO_MEMORY) {
+        return status;
+    }
+    return kvsi_fail_context(KVS_ERR_UNAVAILABLE, "optimizers in the worker need plugin '%s'",
+                             SERVICE_PLUGIN);
+}
+
 static const kvs_provider_t *provider_of(int32_t device_type)
 {
     for (size_t i = 0; i < found_providers.n; i++) {

@@ -17,6 +17,8 @@ kvs_status_t kvsi_registry_find_optimizer(const char *name, const kvs_optimizer_
 kvs_status_t kvsi_registry_find_compressor(const char *name,
                                            const kvs_compressor_t **ret_compressor);
 kvs_status_t kvsi_registry_find_provider(int32_t device_type, const kvs_provider_t **ret_provider);
+/* The service behind kvs_optimizer_create, of the plugin `optimizers`, which comes with the library. */
+kvs_status_t kvsi_registry_find_optimizer_service(const kvs_optimizer_service_t **ret_service);
 /* The plugin that a backend found here came with; NULL if the program registered it. */
 const kvs_plugin_t *kvsi_registry_plugin_of(const kvs_backend_t *backend);
 /* Everything there is, without opening anything. */

@@ -4,7 +4,9 @@
 #include "opt_private.h"
 
 #include "fpenv.h"
+#include "opt_common.h"
 #include "opt_params.h"
+#include "opt_states.h"
 
 #include <kvstore/kit.h>
 
@@ -13,16 +15,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const kvs_param_info_t common_infos[KVS_OPT_N_COMMON] = {
-    [KVS_OPT_LEARNING_RATE] = {"learning_rate", KVS_PARAM_FLOAT, KVS_PARAM_NON_NEGATIVE, 0, NULL},
-    [KVS_OPT_WD] = {"wd", KVS_PARAM_FLOAT, KVS_PARAM_NON_NEGATIVE, 0, NULL},
-    [KVS_OPT_RESCALE_GRAD] = {"rescale_grad", KVS_PARAM_FLOAT, 0, 1, NULL},
-    [KVS_OPT_CLIP_GRADIENT] = {"clip_gradient", KVS_PARAM_FLOAT,
-                               KVS_PARAM_NULLABLE | KVS_PARAM_NON_NEGATIVE, NAN, NULL},
-    [KVS_OPT_MULTI_PRECISION] = {"multi_precision", KVS_PARAM_BOOL, 0, 0, NULL},
-    [KVS_OPT_BEGIN_NUM_UPDATE] = {"begin_num_update", KVS_PARAM_INT, KVS_PARAM_NON_NEGATIVE, 0,
-                                  NULL},
-};
+/* The names of states stand in files, before a slash. */
+static kvs_status_t check_state_names(const kvs_optimizer_t *kind)
+{
+    for (size_t i = 0; i < kind->n_states; i++) {
+        const char *name = kind->states[i].name != NULL ? kind->states[i].name : "";
+        int is_taken = strcmp(name, KVS_OPT_MASTER) == 0;
+
+        for (size_t j = 0; j < i; j++) {
+            is_taken |= strcmp(name, kind->states[j].name) == 0;
+        }
+        if (is_taken || name[0] == '\0' || strlen(name) >= KVS_OPT_STATE_NAME_BYTES ||
+            strchr(name, '/') != NULL) {
+            return kvs_fail(KVS_ERR_PLUGIN,
+                            "optimizer '%s': its plugin names a state '%.80s'; names are different, "
+                            "not empty, below %d bytes, without '/', and not " KVS_OPT_MASTER,
+                            kind->name, name, KVS_OPT_STATE_NAME_BYTES);
+        }
+    }
+    return KVS_OK;
+}
 
 static kvs_status_t check_kind(const kvs_optimizer_t *kind)
 {
@@ -54,7 +66,7 @@ static void set_kind(kvs_opt_t *opt, const kvs_optimizer_t *kind)
     opt->kind = kind;
     opt->product = 1;
     snprintf(opt->owner, sizeof(opt->owner), "optimizer '%s'", kind->name);
-    memcpy(opt->infos, common_infos, sizeof(common_infos));
+    memcpy(opt->infos, kvs_opt_common_infos, sizeof(kvs_opt_common_infos));
     opt->infos[KVS_OPT_LEARNING_RATE].preset = kind->learning_rate;
     if ((kind->flags & KVS_OPTIMIZER_ANY_RATE) != 0) {
         opt->infos[KVS_OPT_LEARNING_RATE].rules = 0;
@@ -155,6 +167,9 @@ kvs_status_t kvs_opt_new(const kvs_optimizer_spec_t *given_spec, kvs_opt_t **ret
     status = kvs_plugin_host->find_optimizer(spec.name, &kind);
     if (status == KVS_OK) {
         status = check_kind(kind);
+    }
+    if (status == KVS_OK) {
+        status = check_state_names(kind);
     }
     if (status != KVS_OK) {
         return status;

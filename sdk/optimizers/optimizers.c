@@ -4,6 +4,8 @@
 
 #include "scalars.h"
 
+#include <kvstore/states.h>
+
 #include <math.h>
 
 static int isa_limit = OPTIMIZERS_AVX512;
@@ -54,4 +56,4 @@ static const kvs_optimizer_t *const table[] = {
 };
 
 KVS_PLUGIN(optimizers, KVS_OPTIMIZERS_VERSION, .optimizers = table,
-           .n_optimizers = OPTIMIZERS_COUNT(table))
+           .n_optimizers = OPTIMIZERS_COUNT(table), .optimizer_service = &kvs_optimizer_service)

@@ -378,10 +378,37 @@ KVS_API kvs_status_t kvs_store_set_optimizer_attr(kvs_store_t *store, const kvs_
 /* {type, threshold}: "1bit" or "2bit"; threshold 0.5 by default. For pushes issued after it. */
 KVS_API kvs_status_t kvs_store_set_gradient_compression(kvs_store_t *store, const kvs_param_t *params, size_t n_params);
 
-/* Write or read every optimizer state; with `dump_optimizer` also the optimizer with its hyper-parameters, counts and
- * schedule. Weights are not part of it. ERR_STATE: no optimizer; ERR_FORMAT, ERR_SHAPE, ERR_IO: the store is unchanged. */
+/* Write or read every optimizer state, in a file that any safetensors reader opens; with `dump_optimizer` also the
+ * optimizer: hyper-parameters, multipliers, counts, schedule and its position, which a load puts in force. Without it a
+ * load leaves these as they are. A load replaces all states: a key not in the file has none. Weights are not part of
+ * it. The file at `path` is replaced once the new one is whole and on the disk. On failure the store is unchanged.
+ * ERR_STATE: no optimizer; ERR_IO: the text gives path and cause; ERR_NOT_FOUND: no such file, or a key of it was not
+ * initialised; ERR_FORMAT: foreign, damaged, truncated, from a later version, or of another optimizer; ERR_SHAPE,
+ * ERR_DTYPE, ERR_KEY_TYPE: not that of a key here. */
 KVS_API kvs_status_t kvs_store_save_optimizer_states(kvs_store_t *store, const char *path, int dump_optimizer);
 KVS_API kvs_status_t kvs_store_load_optimizer_states(kvs_store_t *store, const char *path);
+
+/* ---- Optimizers in the worker ------------------------------------------------------------------------------- */
+
+/* The optimizers of a store, for weights of the program's own: with backends that keep none, or in an updater. For the
+ * same gradients they give the same bits as in a store. Any thread; one call at a time runs, others wait. */
+typedef struct kvs_worker_optimizer kvs_worker_optimizer_t;
+
+/* Errors as kvs_store_set_optimizer; ERR_UNAVAILABLE, ERR_NOT_FOUND: the plugin `optimizers` can't be had. */
+KVS_API kvs_status_t kvs_optimizer_create(const kvs_optimizer_spec_t *spec, kvs_worker_optimizer_t **ret_optimizer);
+/* NULL does nothing. Not while another call uses it. */
+KVS_API void kvs_optimizer_free(kvs_worker_optimizer_t *optimizer);
+/* Change `weight` by `grad`, which stays as it is; both are dense CPU arrays of one shape and floating dtype, which
+ * don't overlap. The key's states come to life at its first update, and keep its shape and dtype: ERR_SHAPE, ERR_DTYPE.
+ * ERR_KEY_TYPE: integer and string keys in one optimizer. */
+KVS_API kvs_status_t kvs_optimizer_update(kvs_worker_optimizer_t *optimizer, kvs_key_t key, const kvs_tensor_t *grad,
+                                          const kvs_tensor_t *weight);
+/* As kvs_store_set_optimizer_attr, for the updates after it. */
+KVS_API kvs_status_t kvs_optimizer_set_attr(kvs_worker_optimizer_t *optimizer, const kvs_param_t *attr);
+/* As kvs_store_save_optimizer_states and kvs_store_load_optimizer_states; a store and a worker read each other's files.
+ * Here a load makes the keys of the file known. */
+KVS_API kvs_status_t kvs_optimizer_save_states(kvs_worker_optimizer_t *optimizer, const char *path, int dump_optimizer);
+KVS_API kvs_status_t kvs_optimizer_load_states(kvs_worker_optimizer_t *optimizer, const char *path);
 
 /* ---- What a store is ---------------------------------------------------------------------------------------- */
 

@@ -241,6 +241,25 @@ typedef struct kvs_compressor {
     void (*decode_add)(const float *params, int64_t n, const void *packed, float *dst);
 } kvs_compressor_t;
 
+/* Optimizers in use outside of stores: what kvs_optimizer_create and its like of kvstore.h hand on to.
+ * The core has checked the arguments: arrays are dense, compact, aligned, in host memory, of one shape
+ * and dtype, and don't overlap; it sees to it that one thread at a time uses an optimizer. The kit has
+ * one such service, kvs_optimizer_service, and the plugin `optimizers` offers it. It works with the
+ * optimizers of all plugins. */
+typedef struct kvs_optimizer_service {
+    uint32_t size;
+    uint32_t n_params; /* the parameters that all optimizers have; learning_rate comes first, */
+    const kvs_param_info_t *params; /* its default being each optimizer's own */
+    kvs_status_t (*create)(const kvs_optimizer_spec_t *spec, void **ret_optimizer);
+    void (*free)(void *optimizer);
+    /* Change `weight` by one step; `grad` stays as it is. */
+    kvs_status_t (*update)(void *optimizer, const kvs_key_t *key, const kvs_tensor_t *grad,
+                           const kvs_tensor_t *weight);
+    kvs_status_t (*set_attr)(void *optimizer, const kvs_param_t *attr);
+    kvs_status_t (*save_states)(void *optimizer, const char *path, int dump_optimizer);
+    kvs_status_t (*load_states)(void *optimizer, const char *path);
+} kvs_optimizer_service_t;
+
 /* ---- Device providers ------------------------------------------------------------------------ */
 
 /* Memory and kernels for one DLPack device type. All functions: any thread; sizes in elements
@@ -385,6 +404,7 @@ typedef struct kvs_plugin {
     size_t n_providers;
     const kvs_compressor_t *const *compressors;
     size_t n_compressors;
+    const kvs_optimizer_service_t *optimizer_service; /* NULL: none; looked for in plugin `optimizers` */
 } kvs_plugin_t;
 
 enum { KVS_LOG_ERROR = 1, KVS_LOG_WARN, KVS_LOG_INFO, KVS_LOG_DEBUG, KVS_LOG_TRACE };

@@ -45,6 +45,12 @@ const kvs_key_entry_t *kvs_opt_file_key(const kvs_opt_file_t *file, size_t index
 kvs_status_t kvs_opt_file_load(const kvs_opt_file_t *file, kvs_opt_t **io_opt,
                                kvs_opt_item_t *items, size_t n_items);
 
+/* ---- Without a store --------------------------------------------------------------------------------- */
+
+/* Optimizers for the core to offer to workers: kvs_optimizer_create. The plugin `optimizers` names it in
+ * its descriptor. */
+extern const kvs_optimizer_service_t kvs_optimizer_service;
+
 #ifdef __cplusplus
 }
 #endif
