@@ -69,6 +69,7 @@ kvs_status_t kvs_event_test(kvs_event_t *event, int *ret_done)
 kvs_status_t kvs_event_on_complete(kvs_event_t *event, kvs_event_callback_t fn, void *arg)
 {
     kvs_store_t *store;
+    kvs_status_t status;
     bool done;
 
     if (event == NULL || fn == NULL) {
@@ -76,6 +77,10 @@ kvs_status_t kvs_event_on_complete(kvs_event_t *event, kvs_event_callback_t fn, 
                         event == NULL ? "the event" : "the callback");
     }
     store = kvsi_op_of(event)->store;
+    status = kvsi_store_enter_waiting(store, "event_on_complete");
+    if (status != KVS_OK) {
+        return status;
+    }
     pthread_mutex_lock(&store->lock);
     if (event->callback != NULL) {
         pthread_mutex_unlock(&store->lock);
@@ -96,7 +101,7 @@ kvs_status_t kvs_event_on_complete(kvs_event_t *event, kvs_event_callback_t fn, 
 
 void kvs_event_free(kvs_event_t *event)
 {
-    if (event != NULL) {
+    if (event != NULL && !kvsi_store_is_foreign(kvsi_op_of(event)->store)) {
         kvsi_engine_owe(event);
     }
 }

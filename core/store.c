@@ -39,6 +39,11 @@ static void watch_forks(void)
     }
 }
 
+bool kvsi_store_is_foreign(const kvs_store_t *store)
+{
+    return store->fork_generation != atomic_load_explicit(&fork_generation, memory_order_relaxed);
+}
+
 void kvsi_callback_begin(void)
 {
     callback_depth++;
@@ -57,7 +62,7 @@ static kvs_status_t enter_reading(const kvs_store_t *store, const char *what)
     if (store == NULL) {
         return kvs_fail(KVS_ERR_ARGUMENT, "%s: the store is NULL", what);
     }
-    if (store->fork_generation != atomic_load_explicit(&fork_generation, memory_order_relaxed)) {
+    if (kvsi_store_is_foreign(store)) {
         return kvs_fail(KVS_ERR_STATE,
                         "%s: the store was created before this process was forked; create one here",
                         what);

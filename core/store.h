@@ -61,6 +61,10 @@ kvs_status_t kvsi_store_enter(const kvs_store_t *store, const char *what);
 /* The same for waits, which may find that what they wait for was done before the cancel. */
 kvs_status_t kvsi_store_enter_waiting(const kvs_store_t *store, const char *what);
 
+/* The store was made before this process was forked off: its locks may be held by threads that are
+ * not here, so nothing of it may be touched. */
+bool kvsi_store_is_foreign(const kvs_store_t *store);
+
 /* Callbacks of the user run between these two on their thread: kvsi_store_enter refuses there. */
 void kvsi_callback_begin(void);
 void kvsi_callback_end(void);
