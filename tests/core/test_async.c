@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The engine with asynchronous backends: what a call waits for, who is told what failed, deadlines,
- * and operations that complete within the call, from another thread, or after the store was left. */
+ * and operations that complete in the call, on another thread, or after the store was left. */
 #include "calls.h"
 
 #include <stdlib.h>
 
-/* A store with the keys 1 to 3 of one element; then operations are kept until they are completed. */
+/* A store with the keys 1 to 3 of one element; then it keeps what it is handed. */
 static kvs_store_t *begin_with(const char *type, const char *timeout)
 {
     const kvs_option_t option = {"timeout", timeout};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cancelling: every kind of wait ends, also from a signal handler; nothing is begun after it; and the
- * store can be closed. */
+/* Cancelling: every kind of wait ends, also from a signal handler; nothing is begun after it; and
+ * the store can be closed. */
 #include "calls.h"
 
 #include <signal.h>

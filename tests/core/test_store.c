@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stores: creating and closing them, what they say of themselves, and what the core fills in where a
- * backend has nothing. */
+/* Stores: creating and closing them, what they say of themselves, and what the core fills in where
+ * a backend has nothing. */
 #include "calls.h"
 
 #include <stdlib.h>
