@@ -6,6 +6,10 @@
  * FAKE_ANSWER, through a global symbol that two plugins have alike. */
 #include <kvstore/plugin.h>
 
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
 #ifndef FAKE_NAME
 #define FAKE_NAME "fake"
 #endif
@@ -25,6 +29,11 @@
 #define FAKE_OPEN fake_open
 #endif
 
+#if defined(FAKE_ALL_KINDS) || defined(FAKE_OPEN_FAILS) || defined(FAKE_PROBE_FAILS)
+#define FAKE_USES_HOST
+const kvs_host_t *kvs_plugin_host;
+#endif
+
 static int n_entry_calls;
 
 KVS_API int fake_answer(void);
@@ -40,10 +49,82 @@ int fake_symbol_that_nobody_has(void);
 int fake_dependency(void);
 #endif
 
+/* ---- What runs by itself -------------------------------------------------------------------- */
+
+#ifdef FAKE_CONSTRUCTOR
+__attribute__((constructor)) static void fake_constructor(void)
+{
+    FAKE_CONSTRUCTOR; /* abort(), for (;;) pause(), _exit(3) */
+}
+#endif
+
+#ifdef FAKE_TLS
+/* Every thread that opens a store leaves something for its end. */
+static pthread_key_t fake_key;
+
+static void forget(void *number)
+{
+    free(number);
+}
+
+__attribute__((constructor)) static void make_key(void)
+{
+    (void)pthread_key_create(&fake_key, forget);
+}
+#endif
+
+#ifdef FAKE_ATEXIT
+/* Tell whoever waits at the descriptor that the end was reached. */
+static void tell_end(void)
+{
+    const char *fd = getenv("FAKE_ATEXIT_FD");
+
+    if (fd != NULL && write(atoi(fd), "end", 3) != 3) {
+        _exit(4);
+    }
+    FAKE_ATEXIT;
+}
+
+__attribute__((constructor)) static void ask_for_end(void)
+{
+    (void)atexit(tell_end);
+}
+#endif
+
+#ifdef FAKE_STATIC_TLS
+static __thread int fake_counter __attribute__((tls_model("initial-exec")));
+#endif
+
+/* ---- The backend ---------------------------------------------------------------------------- */
+
+#ifdef FAKE_PROBE_FAILS
+static kvs_status_t fake_probe(const kvs_config_t *config)
+{
+    (void)config;
+    return kvs_fail(KVS_ERR_IO, "no flux capacitor");
+}
+#endif
+#ifdef FAKE_PROBE_SILENT
+static kvs_status_t fake_probe(const kvs_config_t *config)
+{
+    (void)config;
+    return KVS_ERR_IO;
+}
+#endif
+
 __attribute__((unused)) static kvs_status_t fake_open(void *store, const kvs_open_args_t *args)
 {
     (void)store;
     (void)args;
+#ifdef FAKE_TLS
+    (void)pthread_setspecific(fake_key, malloc(16));
+#endif
+#ifdef FAKE_STATIC_TLS
+    fake_counter++;
+#endif
+#ifdef FAKE_OPEN_FAILS
+    return kvs_fail(KVS_ERR_IO, "the fake's door is stuck");
+#endif
 #ifdef FAKE_UNDEFINED
     return fake_symbol_that_nobody_has();
 #elif defined(FAKE_DEPENDENCY)
@@ -84,6 +165,9 @@ static kvs_status_t fake_num_workers(void *store, int *ret_num_workers)
 static const kvs_backend_ops_t ops = {
     .size = (uint32_t)(FAKE_OPS_SIZE),
     .mode = KVS_BLOCKING,
+#if defined(FAKE_PROBE_FAILS) || defined(FAKE_PROBE_SILENT)
+    .probe = fake_probe,
+#endif
     .open = FAKE_OPEN,
     .close = fake_close,
     .pushpull = fake_pushpull,
@@ -253,15 +337,11 @@ static const kvs_plugin_t plugin = {
 #define FAKE_ENTRY KVS_PLUGIN_ENTRY(fake)
 #endif
 
-#ifdef FAKE_ALL_KINDS
-const kvs_host_t *kvs_plugin_host;
-#endif
-
 KVS_API const kvs_plugin_t *FAKE_ENTRY(const kvs_host_t *host, const char **ret_refusal);
 const kvs_plugin_t *FAKE_ENTRY(const kvs_host_t *host, const char **ret_refusal)
 {
     n_entry_calls++;
-#ifdef FAKE_ALL_KINDS
+#ifdef FAKE_USES_HOST
     kvs_plugin_host = host;
 #endif
 #ifdef FAKE_REFUSAL

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 static char temp_root[512];
+static pid_t temp_owner; /* a forked child that ends must leave it alone */
 
 static int remove_entry(const char *path, const struct stat *st, int flag, struct FTW *ftw)
 {
@@ -21,7 +22,7 @@ static int remove_entry(const char *path, const struct stat *st, int flag, struc
 
 static void remove_temp_root(void)
 {
-    if (temp_root[0] != '\0') {
+    if (temp_root[0] != '\0' && getpid() == temp_owner) {
         (void)nftw(temp_root, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
     }
 }
@@ -39,6 +40,7 @@ const char *kt_temp_dir(void)
             perror("mkdtemp");
             exit(2);
         }
+        temp_owner = getpid();
         atexit(remove_temp_root);
     }
     snprintf(dir, sizeof(dir), "%s/%d", temp_root, n_dirs++);
