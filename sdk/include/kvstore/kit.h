@@ -2,9 +2,10 @@
 /* kit.h - libkvstore-kit.a: numbers for backends. Linked statically into a plugin; its only state
  * is kvs_plugin_host.
  *
- * Three parts: sums and casts, the CPU device provider that cuts them over threads, and the host
- * store, a whole store of one process, on which local, device, nccl and the servers of dist are
- * built. `dtype` is a KVS_DTYPE_… number everywhere; sizes count elements unless they say bytes. */
+ * Four parts: sums and casts, row-sparse values, the CPU device provider that cuts sums over
+ * threads, and the host store, a whole store of one process, on which local, device, nccl and the
+ * servers of dist are built. `dtype` is a KVS_DTYPE_… number everywhere; sizes count elements unless
+ * they say bytes. */
 #ifndef KVSTORE_KIT_H
 #define KVSTORE_KIT_H
 
@@ -46,6 +47,60 @@ void kvs_cast(int64_t n, int src_dtype, const void *src, int dst_dtype, void *ds
  * past them pays. */
 int kvs_exceeds_cache(uint64_t n_bytes);
 
+/* ---- Row-sparse values ------------------------------------------------------------------------ */
+
+/* A row is one step of the first dimension; its elements lie side by side. Everything here is in
+ * host memory, big work is cut over the host's pool, and the bits of a sum depend on nothing but
+ * its values. Functions without a status can't fail. */
+
+/* Elements of a row of an array with at least one dimension. */
+int64_t kvs_row_elems(const kvs_tensor_t *tensor);
+
+/* The rows of several row-sparse values of one shape and dtype, by id. It points into the values,
+ * which must stay as they are until it is released. */
+typedef struct kvs_row_union {
+    int dtype;
+    int64_t row_elems;
+    int64_t n_shape;    /* rows of the full shape */
+    int64_t n_rows;     /* different ids */
+    const int64_t *ids; /* ascending */
+    /* Row i is the sum of sources [first[i], first[i + 1]), in this order: that of the list, and
+     * within a value that of its rows. */
+    const int64_t *first;
+    const void *const *sources;
+    const void *packed; /* with `first` NULL there is nothing to add up: row i is the i-th here */
+    void *memory;
+} kvs_row_union_t;
+
+/* From n_values >= 1 values, whose ids may come in any order and repeat. ERR_RANGE: an id outside the
+ * shape. ERR_NO_MEMORY. */
+kvs_status_t kvs_row_union_make(const kvs_tensor_t *values, size_t n_values,
+                                kvs_row_union_t *ret_rows);
+void kvs_row_union_release(kvs_row_union_t *rows); /* empties it */
+/* Write the sums one after the other, in order of `ids`; a single row is copied bit by bit, others are
+ * added as kvs_sum does. `sums` overlaps no value. */
+void kvs_row_union_sum(const kvs_row_union_t *rows, void *sums);
+/* Write them to their rows of an array of the full shape; other rows stay. */
+void kvs_row_union_put(const kvs_row_union_t *rows, void *dense);
+/* The same, and zeros to the other rows. */
+void kvs_row_union_to_dense(const kvs_row_union_t *rows, void *dense);
+
+/* Copy rows `ids` of a dense array to `rows`, one after the other, converting between floating
+ * dtypes. */
+void kvs_rows_gather(int dtype, int64_t row_elems, const void *dense, int64_t n, const int64_t *ids,
+                     int to_dtype, void *rows);
+/* Add `rows` to the rows `ids`, which ascend, of a dense array. */
+void kvs_rows_add(int dtype, int64_t row_elems, int64_t n, const int64_t *ids, const void *rows,
+                  void *dense);
+/* Write the ids of the rows that hold a byte other than zero, ascending, and return how many. */
+int64_t kvs_rows_find(size_t row_bytes, int64_t n_rows, const void *dense, int64_t *ids);
+int kvs_row_is_zero(const void *row, size_t n_bytes);
+
+/* The ids in an integer array of any shape, ascending, each once; free() them. ERR_RANGE: one lies
+ * outside [0, n_rows). ERR_DTYPE, ERR_NO_MEMORY. */
+kvs_status_t kvs_row_ids_unique(const kvs_tensor_t *row_ids, int64_t n_rows, int64_t **ret_ids,
+                                int64_t *ret_n);
+
 /* ---- Providers ------------------------------------------------------------------------------- */
 
 /* The CPU provider: part of the kit, always there. Serves KVS_DEVICE_CPU and pinned host memory.
@@ -82,7 +137,10 @@ struct kvs_hoststore_key {
     kvs_opt_key_t opt;
     kvs_hoststore_key_t *prev, *next; /* guarded by the store's lock */
     uint32_t has_value;               /* 1 from init on */
-    uint32_t reserved;
+    /* Of a row-sparse key: one bit for each row that init or a push has given it. With rows_unsure
+     * an update may have made others than these non-zero. */
+    uint32_t rows_unsure;
+    uint64_t *rows;
 };
 
 typedef struct kvs_hoststore_group {
@@ -97,6 +155,7 @@ kvs_status_t kvs_hoststore_init(void *store, kvs_op_t *op);
 kvs_status_t kvs_hoststore_push(void *store, kvs_op_t *op);
 kvs_status_t kvs_hoststore_pull(void *store, kvs_op_t *op);
 kvs_status_t kvs_hoststore_pushpull(void *store, kvs_op_t *op);
+kvs_status_t kvs_hoststore_row_sparse_pull(void *store, kvs_op_t *op);
 kvs_status_t kvs_hoststore_set_updater(void *store, kvs_updater_t fn, void *arg);
 kvs_status_t kvs_hoststore_set_optimizer(void *store, const kvs_optimizer_spec_t *spec);
 kvs_status_t kvs_hoststore_set_optimizer_attr(void *store, const kvs_param_t *attr);
