@@ -24,7 +24,8 @@ struct kvs_opt {
     char owner[64]; /* "optimizer 'sgd'": how errors begin */
     kvs_param_info_t infos[KVS_OPT_N_COMMON + KVS_OPTIMIZER_MAX_PARAMS];
     double values[KVS_OPT_N_COMMON + KVS_OPTIMIZER_MAX_PARAMS];
-    kvs_hyper_t hyper; /* of `values` */
+    kvs_hyper_t hyper;        /* of `values` */
+    const double *lazy_value; /* of parameter lazy_update; NULL: it has none */
     kvs_keymap_t lr_mult;
     kvs_keymap_t wd_mult;
     kvs_keymap_t names;

@@ -4,6 +4,7 @@
 #include "opt_private.h"
 
 #include "fpenv.h"
+#include "rowsparse.h"
 
 #include <kvstore/kit.h>
 
@@ -293,21 +294,25 @@ static void update_half_row(const work_t *work, int64_t first)
     }
 }
 
+/* The numbers kept for the row that begins with element `first`. */
+static void update_row(const work_t *work, int64_t first)
+{
+    if (is_half(work->dtype)) {
+        update_half_row(work, first);
+    } else {
+        span_t span = direct_span(work, first, work->states->row_elems);
+
+        row_span(work, &span);
+    }
+}
+
 static void update_rows(void *arg, int64_t begin, int64_t end)
 {
     const work_t *work = arg;
     unsigned fpenv = kvs_fpenv_enter();
 
     for (int64_t row = begin; row < end; row++) {
-        int64_t first = row * work->states->row_elems;
-
-        if (is_half(work->dtype)) {
-            update_half_row(work, first);
-        } else {
-            span_t span = direct_span(work, first, work->states->row_elems);
-
-            row_span(work, &span);
-        }
+        update_row(work, row * work->states->row_elems);
     }
     kvs_fpenv_leave(fpenv);
 }
@@ -391,4 +396,62 @@ void kvs_opt_prepare(const kvs_opt_t *opt, kvs_opt_key_t *key_state, int dtype, 
         kvs_opt_combine(opt, phase, totals, update);
     }
     kvs_opt_update_rows(opt, key_state, dtype, n, grad, weight, update);
+}
+
+/* ---- Listed rows ------------------------------------------------------------------------------ */
+
+/* Have the row's weight and states on their way to the caches. */
+static void prefetch_row(const work_t *work, const char *weight, int64_t id)
+{
+    int64_t first = id * work->states->row_elems;
+    size_t n = (size_t)work->states->row_elems;
+
+    kvs_row_prefetch(weight + (size_t)first * kvs_dtype_bytes(work->dtype),
+                     n * kvs_dtype_bytes(work->dtype));
+    if (work->states->master != NULL) {
+        kvs_row_prefetch((float *)work->states->master + first, n * sizeof(float));
+    }
+    for (size_t i = 0; i < work->kind->n_states; i++) {
+        if (work->states->data[i] != NULL && !is_per_row(work, i)) {
+            kvs_row_prefetch(state_at(work, i, first), n * kvs_dtype_bytes(work->states->dtype));
+        }
+    }
+}
+
+/* How many of the ids, from the first on, are neighbours. */
+static int64_t n_neighbours(int64_t n, const int64_t *ids)
+{
+    int64_t i = 1;
+
+    while (i < n && ids[i] == ids[0] + i) {
+        i++;
+    }
+    return i;
+}
+
+void kvs_opt_step_rows(const kvs_opt_t *opt, const kvs_opt_update_t *update,
+                       kvs_opt_key_t *key_state, int dtype, int64_t n, const int64_t *ids,
+                       const void *grads, void *weight)
+{
+    unsigned fpenv = kvs_fpenv_enter();
+    work_t work = whole_work(opt, key_state, dtype, NULL, NULL, update);
+    int64_t row_elems = work.states->row_elems;
+    size_t row_bytes = (size_t)row_elems * kvs_dtype_bytes(dtype);
+    int by_rows = has_rows(opt->kind);
+    int64_t n_run;
+
+    for (int64_t i = 0; i < n && row_elems > 0; i += n_run) {
+        n_run = by_rows ? 1 : n_neighbours(n - i, ids + i);
+        if (i + KVS_ROWS_AHEAD < n) {
+            prefetch_row(&work, weight, ids[i + KVS_ROWS_AHEAD]);
+        }
+        work.origin = ids[i] * row_elems;
+        work.grad = (const char *)grads + (size_t)i * row_bytes;
+        work.weight = (char *)weight + (size_t)ids[i] * row_bytes;
+        if (by_rows) {
+            update_row(&work, work.origin);
+        }
+        step_run(&work, work.origin, n_run * row_elems);
+    }
+    kvs_fpenv_leave(fpenv);
 }

@@ -40,6 +40,7 @@ static kvs_status_t check_kind(const kvs_optimizer_t *kind)
 {
     int has_sums = kind->sums_f32 && kind->sums_f64 && kind->combine && kind->n_sums > 0;
     int has_rows = kind->row_f32 && kind->row_f64;
+    int lazy = (kind->flags & KVS_OPTIMIZER_LAZY) != 0;
     int wants_rows = 0;
 
     for (size_t i = 0; i < kind->n_states && i < KVS_OPTIMIZER_MAX_STATES; i++) {
@@ -47,10 +48,11 @@ static kvs_status_t check_kind(const kvs_optimizer_t *kind)
     }
     if (kind->n_params > KVS_OPTIMIZER_MAX_PARAMS || kind->n_states > KVS_OPTIMIZER_MAX_STATES ||
         kind->n_sums > KVS_OPTIMIZER_MAX_SUMS || !kind->scalars || !kind->step_f32 ||
-        !kind->step_f64 || (kind->n_phases > 0 && !has_sums) || (wants_rows && !has_rows)) {
+        !kind->step_f64 || (kind->n_phases > 0 && (!has_sums || lazy)) ||
+        (wants_rows && !has_rows)) {
         return kvs_fail(KVS_ERR_PLUGIN,
-                        "optimizer '%s': its plugin's table lacks a function or has too many "
-                        "parameters, states or sums",
+                        "optimizer '%s': its plugin's table lacks a function, has too many "
+                        "parameters, states or sums, or is lazy with phases",
                         kind->name);
     }
     return KVS_OK;
@@ -73,6 +75,11 @@ static void set_kind(kvs_opt_t *opt, const kvs_optimizer_t *kind)
     }
     if (kind->n_params > 0) {
         memcpy(opt->infos + KVS_OPT_N_COMMON, kind->params, kind->n_params * sizeof(*kind->params));
+    }
+    for (size_t i = 0; i < kind->n_params; i++) {
+        if (strcmp(kind->params[i].name, "lazy_update") == 0) {
+            opt->lazy_value = &opt->values[KVS_OPT_N_COMMON + i];
+        }
     }
 }
 
@@ -255,6 +262,12 @@ kvs_status_t kvs_opt_check_key(const kvs_opt_t *opt, const kvs_key_entry_t *key)
                : fail_integer(opt, key);
 }
 
+static int is_lazy(const kvs_opt_t *opt)
+{
+    return (opt->kind->flags & KVS_OPTIMIZER_LAZY) != 0 &&
+           (opt->lazy_value == NULL || *opt->lazy_value != 0);
+}
+
 /* By key, else by the key's name, else 1. */
 static double multiplier(const kvs_keymap_t *map, kvs_key_t key, const char *name)
 {
@@ -302,7 +315,8 @@ kvs_status_t kvs_opt_issue(kvs_opt_t *opt, kvs_opt_key_t *key_state, const kvs_k
     update.t = kvs_opt_count(opt, key_state);
     opt->num_update = update.t > opt->num_update ? update.t : opt->num_update;
 
-    *ret_update = (kvs_opt_update_t){.t = update.t, .states = kvs_opt_states_used(opt)};
+    *ret_update = (kvs_opt_update_t){
+        .t = update.t, .states = kvs_opt_states_used(opt), .lazy = (uint32_t)is_lazy(opt)};
     compute(opt, id, &update, ret_update->scalars);
     ret_update->lr = update.lr;
     ret_update->wd = update.wd;

@@ -40,6 +40,7 @@ static void adagrad_scalars(const kvs_hyper_t *hyper, const kvs_update_t *update
 
 const kvs_optimizer_t optimizers_adagrad = {
     .size = (uint32_t)sizeof(kvs_optimizer_t),
+    .flags = KVS_OPTIMIZER_LAZY,
     .name = "adagrad",
     .summary = "steps scaled by the sum of all squared gradients",
     .learning_rate = 0.01,
@@ -86,6 +87,7 @@ static void group_row_f64(int64_t n, int64_t row_elems, const double *grad, doub
 
 const kvs_optimizer_t optimizers_groupadagrad = {
     .size = (uint32_t)sizeof(kvs_optimizer_t),
+    .flags = KVS_OPTIMIZER_LAZY,
     .name = "groupadagrad",
     .summary = "adagrad with one scale for each row, for embeddings",
     .learning_rate = 0.01,

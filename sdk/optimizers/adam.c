@@ -73,6 +73,7 @@ static void adam_scalars(const kvs_hyper_t *hyper, const kvs_update_t *update, d
 
 const kvs_optimizer_t optimizers_adam = {
     .size = (uint32_t)sizeof(kvs_optimizer_t),
+    .flags = KVS_OPTIMIZER_LAZY,
     .name = "adam",
     .summary = "steps scaled by running mean and variance of the gradient",
     .learning_rate = 0.001,

@@ -49,6 +49,7 @@ static void ftrl_scalars(const kvs_hyper_t *hyper, const kvs_update_t *update, d
 
 const kvs_optimizer_t optimizers_ftrl = {
     .size = (uint32_t)sizeof(kvs_optimizer_t),
+    .flags = KVS_OPTIMIZER_LAZY,
     .name = "ftrl",
     .summary = "follow the regularised leader: sparse weights",
     .learning_rate = 0.1,

@@ -48,6 +48,7 @@ static const kvs_param_info_t sgd_params[] = {
 
 const kvs_optimizer_t optimizers_sgd = {
     .size = (uint32_t)sizeof(kvs_optimizer_t),
+    .flags = KVS_OPTIMIZER_LAZY,
     .name = "sgd",
     .summary = "stochastic gradient descent, with momentum",
     .learning_rate = 0.01,

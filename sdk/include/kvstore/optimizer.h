@@ -4,7 +4,9 @@
  * Work is split in two, so that results don't depend on threads: kvs_opt_issue counts and computes
  * every scalar in program order; begin, prepare and step do the arithmetic later, on any thread.
  * The way of one update: check_key for all keys of the push, issue for each; then, once the
- * gradient's sum is known, begin, prepare if kvs_opt_needs_whole, and step for each block.
+ * gradient's sum is known, begin, prepare if kvs_opt_needs_whole, and step for each block; or, if the
+ * gradient is row-sparse and the update lazy, begin and step_rows. If it is not lazy, such a gradient
+ * is given in its dense form.
  * The optimizer itself is a plugin's table (kvs_optimizer_t). Semantics: those of MXNet's Optimizer. */
 #ifndef KVSTORE_OPTIMIZER_H
 #define KVSTORE_OPTIMIZER_H
@@ -33,7 +35,7 @@ typedef struct kvs_opt_update {
     double lr;       /* after schedule and multiplier */
     double wd;       /* after multiplier */
     uint32_t states; /* mask of the states in use */
-    uint32_t reserved;
+    uint32_t lazy;   /* 1: a row-sparse gradient changes only the rows that it lists */
 } kvs_opt_update_t;
 
 /* Find the optimizer by name and check every parameter, with the schedule's. The spec is copied.
@@ -102,6 +104,14 @@ void kvs_opt_update_rows(const kvs_opt_t *opt, kvs_opt_key_t *key_state, int dty
  * several threads at once; results don't depend on how the array is cut. */
 void kvs_opt_step(const kvs_opt_t *opt, const kvs_opt_update_t *update, kvs_opt_key_t *key_state,
                   int dtype, int64_t first, int64_t n, const void *grad, void *weight);
+
+/* After kvs_opt_begin, for lazy updates by a row-sparse gradient, in place of prepare and step: update
+ * the rows `ids`, each of which stands once, by `grads`, their gradients one after the other. `weight`
+ * is the whole array. Other rows may be updated on other threads. A row's bits are those of a dense
+ * update with these gradients. */
+void kvs_opt_step_rows(const kvs_opt_t *opt, const kvs_opt_update_t *update,
+                       kvs_opt_key_t *key_state, int dtype, int64_t n, const int64_t *ids,
+                       const void *grads, void *weight);
 
 /* ---- Looking in, for tests, state files and `states` ------------------------------------------ */
 
