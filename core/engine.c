@@ -4,6 +4,7 @@
 #include "engine.h"
 
 #include "futex.h"
+#include "rows.h"
 #include "tensor.h"
 #include "trace.h"
 
@@ -212,10 +213,24 @@ static void run_all_groups(kvsi_op_t *op)
 
 /* ---- The end of an op -------------------------------------------------------------------------- */
 
+/* What the outs have been given: row-sparse ones say how many rows. */
+static uint64_t bytes_given(const kvsi_op_t *op)
+{
+    const kvs_tensor_t *outs = op->tensors + op->n_values;
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; op->has_row_outs && i < op->n_outs; i++) {
+        bytes += outs[i].rows == NULL
+                     ? (uint64_t)kvsi_tensor_n_elems(&outs[i]) * (outs[i].dtype.bits / 8)
+                     : kvsi_rows_bytes(&outs[i], outs[i].rows->n_rows);
+    }
+    return op->has_row_outs ? bytes : op->bytes_written;
+}
+
 static void count_locked(kvsi_op_t *op)
 {
     kvs_stats_t *stats = &op->store->stats;
-    uint64_t n = op->pub.n_groups;
+    uint64_t n = op->pub.n_groups, bytes_pulled = bytes_given(op);
 
     switch ((kvs_verb_t)op->pub.verb) {
     case KVS_VERB_INIT:
@@ -224,7 +239,7 @@ static void count_locked(kvsi_op_t *op)
     case KVS_VERB_BROADCAST:
         stats->n_inits += n;
         stats->n_pulls += n;
-        stats->bytes_pulled += op->bytes_written;
+        stats->bytes_pulled += bytes_pulled;
         return;
     case KVS_VERB_PUSH:
         stats->n_pushes += n;
@@ -238,7 +253,7 @@ static void count_locked(kvsi_op_t *op)
         break;
     }
     stats->bytes_pushed += op->bytes_read;
-    stats->bytes_pulled += op->bytes_written;
+    stats->bytes_pulled += bytes_pulled;
 }
 
 static void add_debt_locked(kvsi_op_t *op)
@@ -697,7 +712,10 @@ static kvs_status_t issue(kvsi_op_t *op, const kvsi_request_t *request)
     }
     op->uses_updater = store->has_updater &&
                        (request->verb == KVS_VERB_PUSH || request->verb == KVS_VERB_PUSHPULL);
-    status = kvsi_op_find_shared(op);
+    status = kvsi_rows_check_ids(op);
+    if (status == KVS_OK) {
+        status = kvsi_op_find_shared(op);
+    }
     if (status == KVS_OK && store->ops->issue != NULL) {
         status = store->ops->issue(store->state, &op->pub);
     }

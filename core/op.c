@@ -4,6 +4,7 @@
 #include "op.h"
 
 #include "dlpack.h"
+#include "rows.h"
 #include "tensor.h"
 
 #include <stdlib.h>
@@ -87,6 +88,18 @@ static kvs_status_t check_one_value_a_key(const kvsi_request_t *request)
     return KVS_OK;
 }
 
+static kvs_status_t check_row_id_counts(const kvsi_request_t *request)
+{
+    kvs_status_t status = KVS_OK;
+
+    for (size_t i = 0; i < request->n_keys && status == KVS_OK; i++) {
+        status = kvsi_rows_check_counts(kvsi_verb_name(request->verb), &request->keys[i],
+                                        arrays_of_key(request->outs, request->n_keys, i),
+                                        arrays_of_key(request->row_ids, request->n_keys, i));
+    }
+    return status;
+}
+
 kvs_status_t kvsi_request_check(const kvsi_request_t *request)
 {
     const char *verb = kvsi_verb_name(request->verb);
@@ -126,6 +139,9 @@ kvs_status_t kvsi_request_check(const kvsi_request_t *request)
     }
     if (status == KVS_OK && request->row_ids != NULL) {
         status = check_list(request, request->row_ids, "row id array");
+        if (status == KVS_OK) {
+            status = check_row_id_counts(request);
+        }
     }
     if (status == KVS_OK &&
         (request->verb == KVS_VERB_INIT || request->verb == KVS_VERB_BROADCAST)) {
@@ -243,7 +259,10 @@ static kvs_status_t copy_tensors(const kvsi_request_t *request, const kvs_arrays
             }
             tensor->byte_offset = 0;
             tensor->strides = NULL;
-            *ret_bytes += (uint64_t)size.n_bytes;
+            *ret_bytes += tensor->rows == NULL
+                              ? (uint64_t)size.n_bytes
+                              : kvsi_rows_bytes(tensor, is_out ? tensor->rows->capacity
+                                                               : tensor->rows->n_rows);
             if (*dims != NULL && tensor->ndim > 0) {
                 memcpy(*dims, tensor->shape, (size_t)tensor->ndim * sizeof(int64_t));
                 tensor->shape = *dims;
@@ -294,6 +313,9 @@ kvs_status_t kvsi_op_make(kvs_store_t *store, const kvsi_request_t *request, voi
     }
     if (status != KVS_OK) {
         return status;
+    }
+    for (size_t i = 0; i < op->n_outs; i++) {
+        op->has_row_outs |= op->tensors[op->n_values + i].rows != NULL;
     }
     op->on_heap = on_heap;
     for (size_t i = 0; on_heap && i < op->n_values + op->n_outs + op->n_row_ids; i++) {
@@ -432,6 +454,14 @@ static void point_into_list(kvsi_op_t *op, const kvsi_request_t *request,
     }
 }
 
+/* How many arrays of a list the groups get for key `i`: of row ids one for each out, so that places
+ * with one for all and others don't mix. */
+static size_t n_collected(const kvsi_request_t *request, const kvs_arrays_t *arrays, size_t i,
+                          int which)
+{
+    return arrays_of_key(which == ROW_IDS ? request->outs : arrays, request->n_keys, i);
+}
+
 /* Keys repeat: collect each group's arrays in `to`, in list order, and note where outs came from. */
 static void collect(kvsi_op_t *op, const kvsi_request_t *request, const kvs_arrays_t *arrays,
                     const kvs_tensor_t *from, kvs_tensor_t *to, int which)
@@ -440,7 +470,7 @@ static void collect(kvsi_op_t *op, const kvsi_request_t *request, const kvs_arra
 
     for (size_t i = 0; i < request->n_keys; i++) {
         *list_of(&op->pub.groups[op->group_of_key[i]], which).n +=
-            arrays_of_key(arrays, request->n_keys, i);
+            n_collected(request, arrays, i, which);
     }
     for (size_t g = 0; g < op->pub.n_groups; g++) {
         list_t list = list_of(&op->pub.groups[g], which);
@@ -452,14 +482,17 @@ static void collect(kvsi_op_t *op, const kvsi_request_t *request, const kvs_arra
     for (size_t i = 0; i < request->n_keys; i++) {
         list_t list = list_of(&op->pub.groups[op->group_of_key[i]], which);
 
-        for (size_t n = arrays_of_key(arrays, request->n_keys, i); n > 0; n--, at++) {
+        size_t n_given = arrays_of_key(arrays, request->n_keys, i);
+
+        for (size_t j = 0; j < n_collected(request, arrays, i, which); j++) {
             size_t place = (size_t)(*list.tensors - to) + (*list.n)++;
 
-            to[place] = from[at];
+            to[place] = from[at + (n_given == 1 ? 0 : j)];
             if (which == OUTS) {
-                op->out_index[place] = at;
+                op->out_index[place] = at + j;
             }
         }
+        at += n_given;
     }
 }
 
@@ -475,7 +508,9 @@ static kvs_status_t group_arrays(kvsi_op_t *op, const kvsi_request_t *request)
     kvs_tensor_t *to = NULL;
 
     if (op->pub.n_groups < request->n_keys) {
-        to = malloc((op->n_values + op->n_outs + op->n_row_ids + 1) * sizeof(*to));
+        size_t n_row_ids = op->n_row_ids > 0 ? op->n_outs : 0;
+
+        to = malloc((op->n_values + op->n_outs + n_row_ids + 1) * sizeof(*to));
         op->regrouped = to;
         op->out_index = malloc((op->n_outs + 1) * sizeof(*op->out_index));
         if (to == NULL || op->out_index == NULL) {
@@ -542,21 +577,31 @@ static const char *device_name(int32_t type)
     }
 }
 
+static kvs_status_t check_device(const kvsi_op_t *op, const expectation_t *want,
+                                 const kvs_tensor_t *tensor)
+{
+    const kvs_backend_t *backend = op->store->backend;
+
+    for (uint32_t i = 0; i < backend->n_device_types; i++) {
+        if (backend->device_types[i] == tensor->device.type) {
+            return KVS_OK;
+        }
+    }
+    return kvs_fail(KVS_ERR_NOT_IMPLEMENTED,
+                    "%s: key %s: arrays on %s(%d) (device type %d) are not taken by %s", want->verb,
+                    KVSI_KEY_TEXT(&want->key), device_name(tensor->device.type),
+                    (int)tensor->device.id, (int)tensor->device.type, backend->name);
+}
+
 /* The backend takes arrays of this dtype, device and storage. */
 static kvs_status_t check_support(const kvsi_op_t *op, const expectation_t *want,
                                   const kvs_tensor_t *tensor)
 {
     const kvs_backend_t *backend = op->store->backend;
-    bool has_device = false;
+    kvs_status_t status = check_device(op, want, tensor);
 
-    for (uint32_t i = 0; i < backend->n_device_types; i++) {
-        has_device |= backend->device_types[i] == tensor->device.type;
-    }
-    if (!has_device) {
-        return kvs_fail(KVS_ERR_NOT_IMPLEMENTED,
-                        "%s: key %s: arrays on %s(%d) (device type %d) are not taken by %s",
-                        want->verb, KVSI_KEY_TEXT(&want->key), device_name(tensor->device.type),
-                        (int)tensor->device.id, (int)tensor->device.type, backend->name);
+    if (status != KVS_OK) {
+        return status;
     }
     if ((backend->dtypes & 1u << kvs_dtype_index(tensor->dtype)) == 0) {
         return kvs_fail(KVS_ERR_NOT_IMPLEMENTED, "%s: key %s: %s arrays are not taken by %s",
@@ -569,21 +614,6 @@ static kvs_status_t check_support(const kvsi_op_t *op, const expectation_t *want
                         KVSI_KEY_TEXT(&want->key), backend->name);
     }
     return KVS_OK;
-}
-
-/* A pull gives rows only where the call asks for them and the key has them. */
-static kvs_status_t check_storage_of_out(const kvsi_op_t *op, const expectation_t *want,
-                                         const kvs_group_t *group, size_t index)
-{
-    bool keep = (op->pub.flags & KVS_OP_KEEP_SPARSE) != 0;
-
-    if (group->outs[index].rows == NULL || op->pub.verb == KVS_VERB_ROW_SPARSE_PULL ||
-        (keep && group->key->row_sparse)) {
-        return KVS_OK;
-    }
-    return kvs_fail(KVS_ERR_STORAGE, "%s: key %s: out %zu is row-sparse%s; use row_sparse_pull",
-                    want->verb, KVSI_KEY_TEXT(&want->key), index,
-                    keep ? ", but the key is dense" : "");
 }
 
 static kvs_status_t check_group(const kvsi_op_t *op, const kvs_group_t *group, bool made)
@@ -603,10 +633,7 @@ static kvs_status_t check_group(const kvsi_op_t *op, const kvs_group_t *group, b
         }
     }
     for (size_t i = 0; i < group->n_outs && status == KVS_OK; i++) {
-        status = check_storage_of_out(op, &want, group, i);
-        if (status == KVS_OK) {
-            status = check_support(op, &want, &group->outs[i]);
-        }
+        status = check_support(op, &want, &group->outs[i]);
         if (status == KVS_OK) {
             status = check_array(&want, &group->outs[i], "out", i, true);
         }
@@ -617,17 +644,13 @@ static kvs_status_t check_group(const kvsi_op_t *op, const kvs_group_t *group, b
                               want.verb, KVSI_KEY_TEXT(&want.key), i);
         }
     }
-    return status;
-}
-
-static int64_t n_elems_of(const kvs_tensor_t *tensor)
-{
-    int64_t n = 1;
-
-    for (int32_t i = 0; i < tensor->ndim; i++) {
-        n *= tensor->shape[i];
+    for (size_t i = 0; i < group->n_row_ids && status == KVS_OK; i++) {
+        status = check_device(op, &want, &group->row_ids[i]);
     }
-    return n;
+    return status != KVS_OK
+               ? status
+               : kvsi_rows_check_storage(op, group,
+                                         by_value ? first->rows != NULL : group->key->row_sparse);
 }
 
 static int by_number(const void *a, const void *b)
@@ -667,7 +690,8 @@ kvs_status_t kvsi_op_resolve_locked(kvsi_op_t *op, const kvsi_request_t *request
 
         status = check_group(op, group, op->made[g]);
         if (status == KVS_OK && op->made[g] && op->store->keeps_weights) {
-            status = kvsi_key_set_layout(key_of(group), group->values, n_elems_of(group->values));
+            status = kvsi_key_set_layout(key_of(group), group->values,
+                                         kvsi_tensor_n_elems(group->values));
         }
     }
     if (status != KVS_OK) {
@@ -711,14 +735,10 @@ static int by_begin(const void *a, const void *b)
 /* Bytes of a row-sparse array's rows and of their ids: an out's as far as there is room. */
 static void measure_rows(const kvs_tensor_t *tensor, bool out, size_t *ret_rows, size_t *ret_ids)
 {
-    size_t n_rows = (size_t)(out ? tensor->rows->capacity : tensor->rows->n_rows);
-    size_t row_bytes = tensor->dtype.bits / 8;
+    int64_t n_rows = out ? tensor->rows->capacity : tensor->rows->n_rows;
 
-    for (int32_t i = 1; i < tensor->ndim; i++) {
-        row_bytes *= (size_t)tensor->shape[i];
-    }
-    *ret_rows = n_rows * row_bytes;
-    *ret_ids = n_rows * sizeof(int64_t);
+    *ret_ids = (size_t)n_rows * sizeof(int64_t);
+    *ret_rows = (size_t)kvsi_rows_bytes(tensor, n_rows) - *ret_ids;
 }
 
 static void add_span(span_t *spans, size_t *n, const void *begin, size_t n_bytes, size_t group,
@@ -738,7 +758,7 @@ static void add_spans(span_t *spans, size_t *n, const kvs_tensor_t *tensors, siz
         size_t bytes, id_bytes;
 
         if (tensor->rows == NULL) {
-            bytes = (size_t)n_elems_of(tensor) * (tensor->dtype.bits / 8);
+            bytes = (size_t)kvsi_tensor_n_elems(tensor) * (tensor->dtype.bits / 8);
             add_span(spans, n, tensor->data, bytes, group, out);
         } else {
             measure_rows(tensor, out, &bytes, &id_bytes);
@@ -802,7 +822,8 @@ static kvs_status_t number_outs(kvsi_op_t *op)
 kvs_status_t kvsi_op_find_shared(kvsi_op_t *op)
 {
     span_t on_stack[64], *spans = on_stack;
-    size_t n_arrays_of_op = op->n_values + op->n_outs, n_max = 2 * n_arrays_of_op, n = 0;
+    size_t n_arrays_of_op = op->n_values + op->n_outs + op->n_row_ids, n = 0;
+    size_t n_max = 2 * (op->n_values + op->n_outs) + (op->n_row_ids > 0 ? op->n_outs : 0);
     bool shared, sorted = true;
 
     if (op->n_outs == 0 || n_arrays_of_op == 1) {
@@ -818,6 +839,7 @@ kvs_status_t kvsi_op_find_shared(kvsi_op_t *op)
     for (size_t g = 0; g < op->pub.n_groups; g++) {
         add_spans(spans, &n, op->pub.groups[g].values, op->pub.groups[g].n_values, g, false);
         add_spans(spans, &n, op->pub.groups[g].outs, op->pub.groups[g].n_outs, g, true);
+        add_spans(spans, &n, op->pub.groups[g].row_ids, op->pub.groups[g].n_row_ids, g, false);
     }
     for (size_t i = 1; i < n && sorted; i++) {
         sorted = by_begin(&spans[i - 1], &spans[i]) <= 0;

@@ -62,7 +62,8 @@ struct kvsi_op {
     size_t *out_index;    /* of calls whose arrays share memory, or in which a key stands twice */
     size_t *group_of_key; /* by place in the list */
     bool *made;           /* by group: this op brings the key to life */
-    uint64_t bytes_read, bytes_written;
+    uint64_t bytes_read, bytes_written; /* row-sparse outs as far as there is room */
+    bool has_row_outs;
     kvsi_task_t *tasks;
     kvsi_place_t *places;
     size_t n_tasks;

@@ -187,6 +187,12 @@ static int64_t n_rows_of(const kvs_tensor_t *tensor, bool is_out)
     return is_out ? tensor->rows->capacity : tensor->rows->n_rows;
 }
 
+static kvs_status_t fail_too_many(const char *what, size_t index, const kvs_key_t *key)
+{
+    return kvs_fail(KVS_ERR_ARGUMENT, "key %s: %s %zu lists more rows than fit in memory",
+                    KVSI_KEY_TEXT(key), what, index);
+}
+
 static kvs_status_t check_rows(const kvs_tensor_t *tensor, const char *what, size_t index,
                                const kvs_key_t *key, bool is_out)
 {
@@ -195,6 +201,9 @@ static kvs_status_t check_rows(const kvs_tensor_t *tensor, const char *what, siz
     if (tensor->ndim < 1) {
         return kvs_fail(KVS_ERR_SHAPE, "key %s: %s %zu is row-sparse but has no dimension of rows",
                         KVSI_KEY_TEXT(key), what, index);
+    }
+    if (n_rows > (int64_t)(PTRDIFF_MAX / sizeof(int64_t))) {
+        return fail_too_many(what, index, key);
     }
     if (n_rows < 0 || (n_rows > 0 && tensor->rows->ids == NULL)) {
         return kvs_fail(KVS_ERR_ARGUMENT,
@@ -229,8 +238,7 @@ kvs_status_t kvsi_tensor_check(const kvs_tensor_t *tensor, const char *what, siz
         if (!count_elems(tensor, 1, bytes, &row_elems) ||
             __builtin_mul_overflow(row_elems, n_rows_of(tensor, is_out), &size.n_elems) ||
             __builtin_mul_overflow(size.n_elems, bytes, &size.n_bytes)) {
-            return kvs_fail(KVS_ERR_ARGUMENT, "key %s: %s %zu lists more rows than fit in memory",
-                            KVSI_KEY_TEXT(key), what, index);
+            return fail_too_many(what, index, key);
         }
     }
     size.n_bytes = size.n_elems * bytes;

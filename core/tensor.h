@@ -20,6 +20,17 @@ typedef struct kvsi_size {
 kvs_status_t kvsi_tensor_check(const kvs_tensor_t *tensor, const char *what, size_t index,
                                const kvs_key_t *key, bool is_out, kvsi_size_t *ret_size);
 
+/* Elements of the full shape. */
+static inline int64_t kvsi_tensor_n_elems(const kvs_tensor_t *tensor)
+{
+    int64_t n = 1;
+
+    for (int32_t i = 0; i < tensor->ndim; i++) {
+        n *= tensor->shape[i];
+    }
+    return n;
+}
+
 int kvsi_shape_equal(const int64_t *a, int32_t a_ndim, const int64_t *b, int32_t b_ndim);
 /* "(2, 3)", "(4,)", "()"; cut with "..." where it does not fit. Gives `text`. */
 const char *kvsi_shape_text(const int64_t *shape, int32_t ndim, char *text, size_t n_bytes);

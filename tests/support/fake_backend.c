@@ -299,6 +299,7 @@ static void record_group(const kvs_group_t *group, fake_group_t *to)
     for (size_t i = 0; i < FAKE_MAX_ARRAYS; i++) {
         to->values[i] = i < group->n_values ? group->values[i].data : NULL;
         to->outs[i] = i < group->n_outs ? group->outs[i].data : NULL;
+        to->row_ids[i] = i < group->n_row_ids ? group->row_ids[i].data : NULL;
         to->out_index[i] = to->is_numbered && i < group->n_outs ? group->out_index[i] : SIZE_MAX;
     }
 }

@@ -32,7 +32,8 @@ typedef struct fake_group {
     char key[64];
     int64_t number;
     size_t n_values, n_outs, n_row_ids;
-    const void *values[FAKE_MAX_ARRAYS], *outs[FAKE_MAX_ARRAYS]; /* their data */
+    /* their data */
+    const void *values[FAKE_MAX_ARRAYS], *outs[FAKE_MAX_ARRAYS], *row_ids[FAKE_MAX_ARRAYS];
     size_t list_index;
     bool is_numbered; /* out_index was given */
     size_t out_index[FAKE_MAX_ARRAYS];
