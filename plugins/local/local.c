@@ -16,6 +16,7 @@ static const kvs_backend_ops_t local_ops = {
     .push = kvs_hoststore_push,
     .pull = kvs_hoststore_pull,
     .pushpull = kvs_hoststore_pushpull,
+    .row_sparse_pull = kvs_hoststore_row_sparse_pull,
     .set_updater = kvs_hoststore_set_updater,
     .set_optimizer = kvs_hoststore_set_optimizer,
     .set_optimizer_attr = kvs_hoststore_set_optimizer_attr,
@@ -27,7 +28,7 @@ static const int32_t local_devices[] = {KVS_DEVICE_CPU};
 
 static const kvs_backend_t local_backend = {
     .size = sizeof(local_backend),
-    .capabilities = KVS_CAN_OPTIMIZER | KVS_KEEPS_WEIGHTS,
+    .capabilities = KVS_CAN_OPTIMIZER | KVS_CAN_SPARSE | KVS_KEEPS_WEIGHTS,
     .name = "local",
     .dtypes = KVS_DTYPES_ALL,
     .n_device_types = 1,

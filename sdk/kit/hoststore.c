@@ -3,7 +3,7 @@
  *
  * Moving numbers is hoststore_exchange.c's part. Settings change while no operation runs, which the
  * core sees to; keys come and go while others are in use, so their list has a lock. */
-#include <kvstore/kit.h>
+#include "hoststore_sparse.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -78,7 +78,9 @@ static kvs_status_t init_key(kvs_hoststore_t *host, const kvs_group_t *group)
     key->n_bytes = (size_t)group->key->n_elems * kvs_dtype_bytes(dtype);
     kvs_status_t status = cpu->alloc(host_device, key->n_bytes, &key->weight);
 
-    if (status == KVS_OK) {
+    if (status == KVS_OK && group->values[0].rows != NULL) {
+        status = kvs_sparse_init(group);
+    } else if (status == KVS_OK) {
         status = cpu->sum(dtype, group->key->n_elems, &value, 1, &key->weight, 1);
     }
     if (status != KVS_OK) {
@@ -111,45 +113,11 @@ void kvs_hoststore_key_release(void *store, kvs_key_entry_t *entry)
     kvs_opt_key_release(&key->opt);
     cpu->free(host_device, key->merge, key->n_bytes);
     cpu->free(host_device, key->weight, key->n_bytes);
+    free(key->rows);
     *key = (kvs_hoststore_key_t){0};
 }
 
 /* ---- What is counted in program order ------------------------------------------------------------ */
-
-static const char *verb_name(uint32_t verb)
-{
-    static const char *const names[] = {
-        [KVS_VERB_INIT] = "init",           [KVS_VERB_PUSH] = "push",
-        [KVS_VERB_PULL] = "pull",           [KVS_VERB_PUSHPULL] = "pushpull",
-        [KVS_VERB_BROADCAST] = "broadcast", [KVS_VERB_ROW_SPARSE_PULL] = "row_sparse_pull",
-    };
-
-    return names[verb];
-}
-
-static int has_rows(const kvs_tensor_t *tensors, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (tensors[i].rows != NULL) {
-            return 1;
-        }
-    }
-    return 0;
-}
-
-/* TODO(kit): row-sparse values, with the issue that adds them; refused before anything is done. */
-static kvs_status_t check_dense(const kvs_hoststore_t *host, const kvs_op_t *op)
-{
-    for (size_t i = 0; i < op->n_groups; i++) {
-        const kvs_group_t *group = &op->groups[i];
-
-        if (has_rows(group->values, group->n_values) || has_rows(group->outs, group->n_outs)) {
-            return kvs_fail(KVS_ERR_NOT_IMPLEMENTED, "%s of row-sparse arrays by %s",
-                            verb_name(op->verb), host->type);
-        }
-    }
-    return KVS_OK;
-}
 
 static kvs_status_t issue_updates(const kvs_hoststore_t *host, kvs_op_t *op)
 {
@@ -170,10 +138,11 @@ static kvs_status_t issue_updates(const kvs_hoststore_t *host, kvs_op_t *op)
 kvs_status_t kvs_hoststore_issue(void *store, kvs_op_t *op)
 {
     const kvs_hoststore_t *host = store;
-    kvs_status_t status = check_dense(host, op);
+    kvs_status_t status = KVS_OK;
 
-    if (status == KVS_OK && host->opt != NULL &&
-        (op->verb == KVS_VERB_PUSH || op->verb == KVS_VERB_PUSHPULL)) {
+    if (op->verb == KVS_VERB_ROW_SPARSE_PULL) {
+        status = kvs_sparse_check_issued(op);
+    } else if (host->opt != NULL && (op->verb == KVS_VERB_PUSH || op->verb == KVS_VERB_PUSHPULL)) {
         status = issue_updates(host, op);
     }
     return status;

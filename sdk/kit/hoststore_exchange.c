@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hoststore_exchange.c - push, pull and pushpull of a host store: from an operation's groups to passes
  * over arrays, with an updater or an optimizer between the sum and the outs if one is set. */
+#include "hoststore_places.h"
+#include "hoststore_sparse.h"
 #include "hoststore_update.h"
 
 #include <stdlib.h>
@@ -53,8 +55,8 @@ static kvs_status_t lists_fill(lists_t *lists, const kvs_tensor_t *values, size_
 }
 
 /* Sum the group's first n_values values, update, and write n_outs outs, beginning with `outs`. */
-static kvs_status_t exchange(const kvs_hoststore_t *host, const kvs_group_t *group, size_t n_values,
-                             const kvs_tensor_t *outs, size_t n_outs)
+static kvs_status_t exchange_dense(const kvs_hoststore_t *host, const kvs_group_t *group,
+                                   size_t n_values, const kvs_tensor_t *outs, size_t n_outs)
 {
     kvs_work_t work = {
         .key = group->key->state,
@@ -82,60 +84,55 @@ static kvs_status_t exchange(const kvs_hoststore_t *host, const kvs_group_t *gro
     return status;
 }
 
+/* The same where some are row-sparse: values first, then out by out. */
+static kvs_status_t exchange_sparse(const kvs_hoststore_t *host, const kvs_group_t *group,
+                                    size_t n_values, const kvs_tensor_t *outs, size_t n_outs)
+{
+    kvs_status_t status = KVS_OK;
+
+    if (kvs_sparse_has_rows(group->values, n_values)) {
+        status = kvs_sparse_push(host, group);
+    } else if (n_values > 0) {
+        status = exchange_dense(host, group, n_values, NULL, 0);
+    }
+    if (status == KVS_OK) {
+        status = kvs_sparse_check_room(group->key, outs, n_outs);
+    }
+    for (size_t i = 0; i < n_outs && status == KVS_OK; i++) {
+        status = outs[i].rows != NULL ? kvs_sparse_pull(group->key, &outs[i])
+                                      : exchange_dense(host, group, 0, &outs[i], 1);
+    }
+    return status;
+}
+
+static kvs_status_t exchange(const kvs_hoststore_t *host, const kvs_group_t *group, size_t n_values,
+                             const kvs_tensor_t *outs, size_t n_outs)
+{
+    return kvs_sparse_has_rows(group->values, n_values) || kvs_sparse_has_rows(outs, n_outs)
+               ? exchange_sparse(host, group, n_values, outs, n_outs)
+               : exchange_dense(host, group, n_values, outs, n_outs);
+}
+
 /* ---- Operations whose arrays share memory: all reads, then the outs in the order of the call ---------- */
-
-typedef struct place {
-    size_t index; /* among the outs of the call */
-    const kvs_group_t *group;
-    const kvs_tensor_t *out;
-} place_t;
-
-static int by_index(const void *left, const void *right)
-{
-    size_t a = ((const place_t *)left)->index, b = ((const place_t *)right)->index;
-
-    return (a > b) - (a < b);
-}
-
-static kvs_status_t list_places(const kvs_op_t *op, place_t **ret_places, size_t *ret_n)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < op->n_groups; i++) {
-        n += op->groups[i].n_outs;
-    }
-    place_t *places = malloc((n + 1) * sizeof(*places));
-
-    if (places == NULL) {
-        return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for a list of %zu outs", n);
-    }
-    n = 0;
-    for (size_t i = 0; i < op->n_groups; i++) {
-        const kvs_group_t *group = &op->groups[i];
-
-        for (size_t j = 0; j < group->n_outs; j++) {
-            places[n++] = (place_t){group->out_index[j], group, &group->outs[j]};
-        }
-    }
-    qsort(places, n, sizeof(*places), by_index);
-    *ret_places = places;
-    *ret_n = n;
-    return KVS_OK;
-}
 
 static kvs_status_t exchange_shared(const kvs_hoststore_t *host, const kvs_op_t *op, unsigned what)
 {
-    place_t *places = NULL;
+    kvs_place_t *places = NULL;
     size_t n_places = 0;
-    kvs_status_t status = what & WRITE_OUTS ? list_places(op, &places, &n_places) : KVS_OK;
+    kvs_status_t status = what & WRITE_OUTS ? kvs_places_list(op, &places, &n_places) : KVS_OK;
 
     if (what & READ_VALUES) {
         for (size_t i = 0; i < op->n_groups && status == KVS_OK; i++) {
             status = exchange(host, &op->groups[i], op->groups[i].n_values, NULL, 0);
         }
     }
+    for (size_t i = 0; i < op->n_groups && (what & WRITE_OUTS) && status == KVS_OK; i++) {
+        status = kvs_sparse_check_room(op->groups[i].key, op->groups[i].outs, op->groups[i].n_outs);
+    }
     for (size_t i = 0; i < n_places && status == KVS_OK; i++) {
-        status = exchange(host, places[i].group, 0, places[i].out, 1);
+        const kvs_group_t *group = &op->groups[places[i].group];
+
+        status = exchange(host, group, 0, &group->outs[places[i].out], 1);
     }
     free(places);
     return status;

@@ -933,24 +933,6 @@ static void results_do_not_depend_on_the_number_of_threads(void)
     free(cut);
 }
 
-/* ---- What it does not do ------------------------------------------------------------------------------ */
-
-static void row_sparse_arrays_are_refused_at_issue(void)
-{
-    float value[1] = {1};
-    kvs_rows_t rows = {0};
-    test_key_t key;
-
-    open_store();
-    set_key(&key, 0, KVS_DTYPE_float32, 1);
-    kvs_tensor_t sparse = tensor(&key, value);
-    sparse.rows = &rows;
-    KT_FAIL(run_one(KVS_VERB_INIT, &key, &sparse, 1, NULL, 0), KVS_ERR_NOT_IMPLEMENTED,
-            "init of row-sparse arrays by local_test");
-    KT_FAIL(run_one(KVS_VERB_PULL, &key, NULL, 0, &sparse, 1), KVS_ERR_NOT_IMPLEMENTED, "pull of");
-    close_store();
-}
-
 static const kt_test_t tests[] = {
     KT_TEST(init_keeps_a_copy),
     KT_TEST(push_replaces_the_value_by_the_sum_in_list_order),
@@ -975,6 +957,5 @@ static const kt_test_t tests[] = {
     KT_TEST(another_optimizer_begins_with_empty_states),
     KT_TEST(attributes_change_the_pushes_issued_later),
     KT_TEST(results_do_not_depend_on_the_number_of_threads),
-    KT_TEST(row_sparse_arrays_are_refused_at_issue),
 };
 KT_MAIN("hoststore", tests)
