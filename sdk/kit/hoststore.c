@@ -34,6 +34,7 @@ kvs_status_t kvs_hoststore_close(void *store, int64_t timeout_ms)
 
     (void)timeout_ms; /* nothing here waits */
     kvs_opt_free(host->opt);
+    kvs_compression_free(host->compression);
     pthread_mutex_destroy(&host->lock);
     free(host->type);
     return KVS_OK;
@@ -111,6 +112,7 @@ void kvs_hoststore_key_release(void *store, kvs_key_entry_t *entry)
         unlist_key(store, key);
     }
     kvs_opt_key_release(&key->opt);
+    kvs_residuals_release(&key->residuals);
     cpu->free(host_device, key->merge, key->n_bytes);
     cpu->free(host_device, key->weight, key->n_bytes);
     free(key->rows);
@@ -135,11 +137,24 @@ static kvs_status_t issue_updates(const kvs_hoststore_t *host, kvs_op_t *op)
     return status;
 }
 
+static kvs_status_t check_compressible(const kvs_hoststore_t *host, const kvs_op_t *op)
+{
+    kvs_status_t status = KVS_OK;
+
+    for (size_t i = 0; i < op->n_groups && status == KVS_OK && host->compression != NULL; i++) {
+        status = kvs_compression_check(host->compression, &op->groups[i]);
+    }
+    return status;
+}
+
 kvs_status_t kvs_hoststore_issue(void *store, kvs_op_t *op)
 {
     const kvs_hoststore_t *host = store;
-    kvs_status_t status = KVS_OK;
+    kvs_status_t status = check_compressible(host, op);
 
+    if (status != KVS_OK) {
+        return status;
+    }
     if (op->verb == KVS_VERB_ROW_SPARSE_PULL) {
         status = kvs_sparse_check_issued(op);
     } else if (host->opt != NULL && (op->verb == KVS_VERB_PUSH || op->verb == KVS_VERB_PUSHPULL)) {
@@ -192,4 +207,19 @@ kvs_status_t kvs_hoststore_set_optimizer_attr(void *store, const kvs_param_t *at
                         "set_optimizer_attr: the store has no optimizer; call set_optimizer first");
     }
     return kvs_opt_set_attr(host->opt, attr);
+}
+
+/* What is owed to a key by its residuals stays owed. */
+kvs_status_t kvs_hoststore_set_gradient_compression(void *store, const kvs_param_t *params,
+                                                    size_t n_params)
+{
+    kvs_hoststore_t *host = store;
+    kvs_compression_t *compression = NULL;
+    kvs_status_t status = kvs_compression_new(params, n_params, &compression);
+
+    if (status == KVS_OK) {
+        kvs_compression_free(host->compression);
+        host->compression = compression;
+    }
+    return status;
 }

@@ -78,7 +78,10 @@ static kvs_status_t exchange_dense(const kvs_hoststore_t *host, const kvs_group_
     } else if (n_values > 0 && host->opt != NULL) {
         status = kvs_update_by_optimizer(host, group, &work);
     } else {
-        kvs_work_run(host, &work);
+        status = n_values > 0 ? kvs_update_take_values(host, group->key, &work, 0) : KVS_OK;
+        if (status == KVS_OK) {
+            kvs_work_run(host, &work);
+        }
     }
     lists_release(&lists);
     return status;

@@ -2,6 +2,7 @@
 /* hoststore_update.c - see hoststore_update.h. A sum is kept whole, in the key's merge buffer, only for
  * those who need it so; otherwise blocks of it go to the optimizer while they are in cache. */
 #include "hoststore_update.h"
+#include "pieces.h"
 
 kvs_status_t kvs_update_name_key(kvs_status_t status, const kvs_key_entry_t *key)
 {
@@ -19,12 +20,38 @@ kvs_status_t kvs_update_make_merge(const kvs_key_entry_t *entry)
     return kvs_cpu_provider()->alloc((kvs_device_t){KVS_DEVICE_CPU, 0}, key->n_bytes, &key->merge);
 }
 
+static void unpack_blocks(void *arg, int64_t begin, int64_t end)
+{
+    const kvs_work_t *work = arg;
+    float *merge = work->key->merge;
+
+    for (int64_t i = begin; i < end; i++) {
+        int64_t first = i * KVS_COMPRESSOR_BLOCK, behind = first + KVS_COMPRESSOR_BLOCK;
+
+        kvs_packed_sum(&work->packed, first, behind < work->n_elems ? behind : work->n_elems,
+                       merge + first);
+    }
+}
+
+/* The sum of the packed values, in the merge buffer. */
+static void unpack_whole(kvs_work_t *work)
+{
+    if (work->n_elems > 0) {
+        kvs_for_units((work->n_elems + KVS_COMPRESSOR_BLOCK - 1) / KVS_COMPRESSOR_BLOCK,
+                      work->key->n_bytes, unpack_blocks, work);
+    }
+    work->packed.n_values = 0;
+}
+
 /* Leave one value: the sum of all. */
 static void sum_whole(kvs_work_t *work)
 {
     const kvs_provider_t *cpu = kvs_cpu_provider();
 
-    if (work->n_values == 1) {
+    if (work->packed.n_values > 0) {
+        unpack_whole(work);
+        work->sum = work->key->merge;
+    } else if (work->n_values == 1) {
         work->sum = work->values[0];
     } else {
         cpu->sum(work->dtype, work->n_elems, work->values, work->n_values, &work->key->merge, 1);
@@ -34,10 +61,30 @@ static void sum_whole(kvs_work_t *work)
     work->n_values = 1;
 }
 
-/* The merge buffer, if the sum is needed as a whole and is not one of the values. */
-static kvs_status_t make_room_for_sum(const kvs_key_entry_t *key, const kvs_work_t *work)
+/* Packing is what changes residuals: nothing may fail after it. */
+kvs_status_t kvs_update_take_values(const kvs_hoststore_t *host, const kvs_key_entry_t *key,
+                                    kvs_work_t *work, int whole)
 {
-    return work->n_values == 1 ? KVS_OK : kvs_update_make_merge(key);
+    const kvs_compression_t *compression = host->compression;
+    kvs_status_t status = KVS_OK;
+
+    if (compression != NULL && KVS_WORK_CUT % kvs_compression_unit(compression) != 0) {
+        whole = 1;
+    }
+    if (whole && (work->n_values > 1 || compression != NULL)) {
+        status = kvs_update_make_merge(key);
+    }
+    if (status == KVS_OK && compression != NULL) {
+        status = kvs_compression_pack(compression, &work->key->residuals, work->n_elems,
+                                      work->values, work->n_values, &work->packed);
+    }
+    if (status != KVS_OK) {
+        return kvs_update_name_key(status, key);
+    }
+    if (whole) {
+        sum_whole(work);
+    }
+    return KVS_OK;
 }
 
 static kvs_tensor_t view_of(const kvs_key_entry_t *key, const void *data)
@@ -71,12 +118,11 @@ kvs_status_t kvs_update_call(const kvs_hoststore_t *host, const kvs_key_entry_t 
 kvs_status_t kvs_update_by_updater(const kvs_hoststore_t *host, const kvs_key_entry_t *key,
                                    kvs_work_t *work)
 {
-    kvs_status_t status = make_room_for_sum(key, work);
+    kvs_status_t status = kvs_update_take_values(host, key, work, 1);
 
     if (status != KVS_OK) {
-        return kvs_update_name_key(status, key);
+        return status;
     }
-    sum_whole(work);
     status = kvs_update_call(host, key, work->sum, NULL);
     if (status == KVS_OK && work->n_outs > 0) {
         work->n_values = 0;
@@ -90,18 +136,18 @@ kvs_status_t kvs_update_by_optimizer(const kvs_hoststore_t *host, const kvs_grou
 {
     kvs_hoststore_group_t *issued = group->state;
     int needs_whole = kvs_opt_needs_whole(host->opt);
-    kvs_status_t status = needs_whole ? make_room_for_sum(group->key, work) : KVS_OK;
+    kvs_status_t status = kvs_opt_begin(host->opt, &work->key->opt, group->key, work->key->weight);
 
-    if (status == KVS_OK) {
-        status = kvs_opt_begin(host->opt, &work->key->opt, group->key, work->key->weight);
-    }
     if (status != KVS_OK) {
         return kvs_update_name_key(status, group->key);
+    }
+    status = kvs_update_take_values(host, group->key, work, needs_whole);
+    if (status != KVS_OK) {
+        return status;
     }
     work->opt = host->opt;
     work->update = &issued->update;
     if (needs_whole) {
-        sum_whole(work);
         kvs_opt_prepare(host->opt, &work->key->opt, work->dtype, work->n_elems, work->sum,
                         work->key->weight, &issued->update);
     }

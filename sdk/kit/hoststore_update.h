@@ -12,6 +12,11 @@ kvs_status_t kvs_update_name_key(kvs_status_t status, const kvs_key_entry_t *key
 /* Make the key's merge buffer, if it has none. */
 kvs_status_t kvs_update_make_merge(const kvs_key_entry_t *key);
 
+/* Pack the work's values, if the store compresses, and with `whole` leave one value: the sum of all.
+ * ERR_NON_FINITE, ERR_NO_MEMORY: nothing was done. */
+kvs_status_t kvs_update_take_values(const kvs_hoststore_t *host, const kvs_key_entry_t *key,
+                                    kvs_work_t *work, int whole);
+
 /* Call the updater with the sum: dense, or with `rows` those rows. */
 kvs_status_t kvs_update_call(const kvs_hoststore_t *host, const kvs_key_entry_t *key,
                              const void *sum, kvs_rows_t *rows);

@@ -6,6 +6,8 @@
 
 #include <kvstore/kit.h>
 
+#define KVS_WORK_CUT 1024 /* elements: where work is cut is a multiple of it */
+
 typedef struct kvs_work {
     kvs_hoststore_key_t *key;
     int64_t n_elems;
@@ -13,6 +15,7 @@ typedef struct kvs_work {
     size_t elem_bytes;
     const void *const *values; /* to be summed; n_values is 0 if the stored value stays */
     size_t n_values;
+    kvs_packed_t packed; /* the values, where packed.n_values is not 0; then `values` is not read */
     const kvs_opt_t *opt; /* NULL: the sum replaces the stored value */
     const kvs_opt_update_t *update;
     void **written; /* the stored value, then the outs of its dtype */

@@ -9,6 +9,7 @@
 #ifndef KVSTORE_KIT_H
 #define KVSTORE_KIT_H
 
+#include <kvstore/compression.h>
 #include <kvstore/optimizer.h>
 #include <kvstore/plugin.h>
 
@@ -124,6 +125,7 @@ typedef struct kvs_hoststore {
     kvs_updater_t updater;
     void *updater_arg;
     kvs_opt_t *opt;
+    kvs_compression_t *compression; /* NULL: values are summed as they come */
     pthread_mutex_t lock;
     kvs_hoststore_key_t *keys; /* guarded by lock: every key that has a value */
     uint64_t n_bytes;          /* of all values; written under lock, read as a relaxed atomic */
@@ -135,6 +137,7 @@ struct kvs_hoststore_key {
     void *merge;  /* the sum, where something needs it whole; NULL until then */
     size_t n_bytes;
     kvs_opt_key_t opt;
+    kvs_residuals_t residuals; /* of compression, also of one that is no longer in force */
     kvs_hoststore_key_t *prev, *next; /* guarded by the store's lock */
     uint32_t has_value;               /* 1 from init on */
     /* Of a row-sparse key: one bit for each row that init or a push has given it. With rows_unsure
@@ -159,6 +162,8 @@ kvs_status_t kvs_hoststore_row_sparse_pull(void *store, kvs_op_t *op);
 kvs_status_t kvs_hoststore_set_updater(void *store, kvs_updater_t fn, void *arg);
 kvs_status_t kvs_hoststore_set_optimizer(void *store, const kvs_optimizer_spec_t *spec);
 kvs_status_t kvs_hoststore_set_optimizer_attr(void *store, const kvs_param_t *attr);
+kvs_status_t kvs_hoststore_set_gradient_compression(void *store, const kvs_param_t *params,
+                                                    size_t n_params);
 kvs_status_t kvs_hoststore_save_optimizer_states(void *store, const char *path, int dump_optimizer);
 kvs_status_t kvs_hoststore_load_optimizer_states(void *store, const char *path);
 
