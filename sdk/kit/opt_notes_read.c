@@ -241,6 +241,7 @@ static void read_key(reader_t *reader, kvs_opt_noted_key_t *key)
         unsigned which = strcmp(member, "dtype") == 0 ? 1 : strcmp(member, "shape") == 0 ? 2 : 4;
 
         if (which == 4 || (seen & which) != 0) {
+            seen = 0;
             break;
         }
         seen |= which;
@@ -479,6 +480,7 @@ static void read_schedule(reader_t *reader)
             which++;
         }
         if (which == 5 || (seen & 1u << which) != 0) {
+            seen = 0;
             break;
         }
         seen |= 1u << which;
