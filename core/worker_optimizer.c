@@ -101,7 +101,7 @@ static kvs_status_t check_array(const kvs_tensor_t *array, const char *what, con
     status = kvsi_tensor_check(array, what, 0, key, false, &size);
     if (status == KVS_OK) {
         *ret_array = *array;
-        ret_array->data = (char *)array->data + array->byte_offset;
+        ret_array->data = array->data == NULL ? NULL : (char *)array->data + array->byte_offset;
         ret_array->byte_offset = 0;
         *ret_n_bytes = size.n_bytes;
     }
