@@ -283,19 +283,48 @@ static void end_op_locked(kvsi_op_t *op)
     kvsi_store_wake(store);
 }
 
-static void end_pending(kvs_store_t *store)
+static void begin_pending_locked(kvsi_op_t *op)
 {
-    pthread_mutex_lock(&store->lock);
+    kvs_store_t *store = op->store;
+
+    op->older = store->newest;
+    if (op->older != NULL) {
+        op->older->newer = op;
+    } else {
+        store->oldest = op;
+    }
+    store->newest = op;
+    store->n_pending++;
+}
+
+static void end_pending_locked(kvsi_op_t *op)
+{
+    kvs_store_t *store = op->store;
+
+    if (op->older != NULL) {
+        op->older->newer = op->newer;
+    } else {
+        store->oldest = op->newer;
+    }
+    if (op->newer != NULL) {
+        op->newer->older = op->older;
+    } else {
+        store->newest = op->older;
+    }
     store->n_pending--;
     kvsi_store_wake(store);
-    pthread_mutex_unlock(&store->lock);
+}
+
+static void end_pending(kvsi_op_t *op)
+{
+    pthread_mutex_lock(&op->store->lock);
+    end_pending_locked(op);
+    pthread_mutex_unlock(&op->store->lock);
 }
 
 /* What follows the end outside the lock, for ops on the heap; gives up the engine's reference. */
 static void after_end(kvsi_op_t *op)
 {
-    kvs_store_t *store = op->store;
-
     kvsi_op_release_arrays(op);
     if (op->calls_back) {
         kvsi_callback_begin();
@@ -303,7 +332,7 @@ static void after_end(kvsi_op_t *op)
                            op->event.callback_arg);
         kvsi_callback_end();
     }
-    end_pending(store);
+    end_pending(op);
     kvsi_op_unref(op);
 }
 
@@ -669,19 +698,30 @@ void kvsi_engine_owe(kvs_event_t *event)
     kvsi_op_unref(op);
 }
 
+static kvs_status_t fail_pending_locked(const kvs_store_t *store, const char *what)
+{
+    const kvs_op_t *oldest = &store->oldest->pub;
+    kvs_key_t key = kvsi_key_of(oldest->groups[0].key);
+
+    return kvs_fail(
+        KVS_ERR_TIMEOUT, "%s: %zu operations have not completed; the oldest is %s of key %s", what,
+        store->n_pending, kvsi_verb_name((kvs_verb_t)oldest->verb), KVSI_KEY_TEXT(&key));
+}
+
 kvs_status_t kvsi_engine_drain(kvs_store_t *store, int64_t deadline_ns, const char *what)
 {
     kvs_status_t status = KVS_OK;
+    uint64_t last;
 
     pthread_mutex_lock(&store->lock);
-    while (store->n_pending > 0 && status == KVS_OK) {
+    last = store->newest == NULL ? 0 : store->newest->pub.sequence;
+    while (store->oldest != NULL && store->oldest->pub.sequence <= last && status == KVS_OK) {
         uint32_t seen = atomic_load(&store->epoch);
 
         if (atomic_load_explicit(&store->cancelled, memory_order_relaxed)) {
             status = kvs_fail(KVS_ERR_CANCELLED, "%s: the store was cancelled", what);
         } else if (kvsi_now_ns() >= deadline_ns) {
-            status = kvs_fail(KVS_ERR_TIMEOUT, "%s: %zu operations have not completed", what,
-                              store->n_pending);
+            status = fail_pending_locked(store, what);
         } else {
             pthread_mutex_unlock(&store->lock);
             kvsi_store_sleep(store, seen, deadline_ns);
@@ -744,8 +784,7 @@ static kvs_status_t hand_over(kvsi_op_t *op)
     if (status != KVS_OK) {
         pthread_mutex_lock(&store->lock);
         kvsi_op_revert_locked(op);
-        store->n_pending--;
-        kvsi_store_wake(store);
+        end_pending_locked(op);
         pthread_mutex_unlock(&store->lock);
     }
     return status;
@@ -769,7 +808,7 @@ static kvs_status_t begin(kvsi_op_t *op, const kvsi_request_t *request, bool *re
     if (status == KVS_OK) {
         pthread_mutex_lock(&store->lock);
         mark_used_locked(op);
-        store->n_pending++;
+        begin_pending_locked(op);
         *ret_owns_lanes = !asynchronous && runs_in_call(op) && own_lanes_locked(op);
         if (!asynchronous && !*ret_owns_lanes) {
             make_tasks_locked(op);
@@ -826,7 +865,7 @@ static kvs_status_t run_now(kvsi_op_t *op, const kvsi_request_t *request)
         } else {
             run_as_lanes_come(op);
         }
-        end_pending(op->store);
+        end_pending(op);
         status = op->event.status;
         if (status != KVS_OK) {
             kvs_fail(status, "%s",

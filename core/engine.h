@@ -13,7 +13,7 @@
 /* Check the request, carry it out, and return its status; the whole way of every verb. */
 kvs_status_t kvsi_engine_run(kvs_store_t *store, const kvsi_request_t *request);
 
-/* Wait until nothing is pending, until the deadline. issue_lock held or not. ERR_TIMEOUT,
+/* Wait for what has been issued so far, until the deadline. issue_lock held or not. ERR_TIMEOUT,
  * ERR_CANCELLED. `what` is the call that waits. */
 kvs_status_t kvsi_engine_drain(kvs_store_t *store, int64_t deadline_ns, const char *what);
 

@@ -69,6 +69,7 @@ struct kvsi_op {
     size_t n_tasks;
     size_t n_left;                   /* tasks that have not ended; guarded by lock */
     kvsi_task_t *ready, **ready_end; /* tasks the caller runs itself; guarded by lock */
+    kvsi_op_t *older, *newer;        /* among the store's pending ones; guarded by lock */
     kvsi_op_t *next;                 /* in the store's debts */
 };
 

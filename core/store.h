@@ -40,7 +40,8 @@ struct kvs_store {
     pthread_mutex_t lock;
     kvsi_keys_t keys; /* from here on guarded by lock */
     kvsi_lane_t updater_lane;
-    size_t n_pending;      /* operations begun and not ended */
+    size_t n_pending;                /* operations begun and not ended */
+    struct kvsi_op *oldest, *newest; /* of those, in order of issue */
     struct kvsi_op *debts; /* ended with an error that nobody has been told, oldest first */
     kvs_stats_t stats;
     bool closed; /* no handle any more: nobody will ask for debts */

@@ -525,6 +525,41 @@ static void setting_an_updater_does_not_wait_beyond_the_deadline(void)
     KT_OK(kvs_store_close(store));
 }
 
+typedef struct drainer {
+    kt_thread_t thread;
+    kvs_store_t *store;
+    kvs_status_t status;
+} drainer_t;
+
+static void drain(void *arg)
+{
+    drainer_t *drainer = arg;
+
+    drainer->status = kvs_store_wait_all(drainer->store, KT_PATIENCE_MS);
+}
+
+static void wait_all_does_not_wait_for_what_is_issued_after_it(void)
+{
+    kvs_store_t *store = begin_with_keys(2);
+    drainer_t drainer = {.store = store};
+    caller_t before, after;
+    float value = 5;
+
+    hold(&before, store, "push 1", KVS_VERB_PUSH, 1, &value);
+    kt_thread_start(&drainer.thread, drain, &drainer);
+    wait_for_sleepers(store, 1);
+    hold(&after, store, "push 2", KVS_VERB_PUSH, 2, &value);
+    fake_release("push 1");
+    kt_thread_join(&drainer.thread);
+    KT_OK(drainer.status);
+    KT_FAIL(kvs_store_wait_all(store, 1), KVS_ERR_TIMEOUT,
+            "wait_all: 1 operations have not completed; the oldest is push of key 2");
+    fake_release("push 2");
+    KT_OK(caller_join(&before));
+    KT_OK(caller_join(&after));
+    KT_OK(kvs_store_close(store));
+}
+
 /* ---- Failures -------------------------------------------------------------------------------- */
 
 static void a_failed_operation_leaves_the_key_usable(void)
@@ -915,6 +950,7 @@ static const kt_test_t tests[] = {
     KT_TEST(an_updater_may_ask_what_the_store_is_and_nothing_else),
     KT_TEST(setting_an_updater_or_optimizer_waits_for_what_was_issued_before),
     KT_TEST(setting_an_updater_does_not_wait_beyond_the_deadline),
+    KT_TEST(wait_all_does_not_wait_for_what_is_issued_after_it),
     KT_TEST(a_failed_operation_leaves_the_key_usable),
     KT_TEST(the_error_of_a_list_is_the_first_in_list_order),
     KT_TEST(the_other_keys_of_a_list_with_a_failure_are_carried_out),
