@@ -54,6 +54,20 @@ def manifest(**changes):
     return result
 
 
+# A manifest that fits a variant of tests/plugins/fake.c, which is named "fake".
+FAKE_CAPABILITIES = {"keeps_weights": True, "devices": ["cpu"], "dtypes": ["float32"]}
+
+
+def fake(variant, name="fake", **changes):
+    """The manifest of a fake plugin; its library is KVS_FAKE_DIR/VARIANT.so, or a path."""
+    library = variant if "/" in variant else os.path.join(os.environ["KVS_FAKE_DIR"],
+                                                          variant + ".so")
+    return dict({"manifest_version": "1.0", "name": name, "version": "1.0.0", "library": library,
+                 "arch": os.environ["KVS_ARCH"], "abi": "1.0",
+                 "provides": [{"kind": "backend", "name": name,
+                               "capabilities": FAKE_CAPABILITIES}]}, **changes)
+
+
 class Case(unittest.TestCase):
     """A test with a directory of manifests of its own."""
 
@@ -73,16 +87,20 @@ class Case(unittest.TestCase):
             file.write(content)
         return path
 
-    def run_cli(self, *arguments, path=None, stdout=subprocess.PIPE):
-        """Run the command; return (exit status, stdout, stderr)."""
-        env = dict(os.environ, KVSTORE_PLUGIN_PATH=self.dir if path is None else path)
-        env.pop("KVSTORE_PLUGINS", None)
-        done = subprocess.run([CLI, *arguments], env=env, stdout=stdout, text=True,
+    def run_cli(self, *arguments, path=None, stdout=subprocess.PIPE, cwd=None, **variables):
+        """Run the command, with no variable of kvstore set but these; return (exit status, stdout,
+        stderr)."""
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("KVSTORE_", "KVS_"))}
+        env.update(KVSTORE_PLUGIN_PATH=self.dir if path is None else path,
+                   XDG_CONFIG_HOME=os.path.join(self.dir, "config"),
+                   XDG_DATA_HOME=os.path.join(self.dir, "data"))
+        env.update(variables)
+        done = subprocess.run([CLI, *arguments], env=env, stdout=stdout, text=True, cwd=cwd,
                               stderr=subprocess.PIPE, check=False, timeout=30)
         return done.returncode, done.stdout, done.stderr
 
-    def succeed(self, *arguments, path=None):
+    def succeed(self, *arguments, **options):
         """Run the command, which must do what it is told and complain about nothing."""
-        status, out, err = self.run_cli(*arguments, path=path)
+        status, out, err = self.run_cli(*arguments, **options)
         self.assertEqual((status, err), (0, ""))
         return out

@@ -32,7 +32,7 @@ class List(Case):
     def test_json_holds_all_that_the_manifest_says(self):
         path = self.write(manifest())
         listed = json.loads(self.succeed("list", "--json"))
-        self.assertEqual(list(listed), ["version", "paths", "plugins"])
+        self.assertEqual(list(listed), ["version", "paths", "plugins", "notes"])
         self.assertEqual(listed["paths"], [self.dir])
         plugin = listed["plugins"][0]
         self.assertEqual(plugin["manifest"], path)
@@ -55,6 +55,18 @@ class List(Case):
         self.assertEqual(plugins[0]["provides"], [])
         self.assertEqual(plugins[1]["summary"], "\"quoted\" \\ \u00e4\u4e2d\U0001F600")
 
+    def test_notes_are_listed(self):
+        self.write(manifest(sumary="x"))
+        status, out, err = self.run_cli("list", "--json", KVSTORE_PLUGINS="lcoal,*")
+        listed = json.loads(out)
+        self.assertEqual(status, 0)
+        self.assertEqual(listed["notes"], [
+            'KVSTORE_PLUGINS: "lcoal" matches no plugin; did you mean "local"?'])
+        self.assertIn(listed["notes"][0], err)
+        note, = listed["plugins"][0]["notes"]
+        self.assertIn('unknown key "sumary"; did you mean "summary"?', note)
+        self.assertIn(note, self.succeed("info", "local"))
+
     def test_losers_are_listed(self):
         first = self.write(manifest(), subdir="a")
         self.write(manifest(), subdir="b")
@@ -74,6 +86,9 @@ class Info(Case):
         self.assertRegex(out, r"libc\.so\.6 +found +libc6 +everything")
         self.assertRegex(out, r"libno_such_thing\.so\.3 +not found +no-such-thing +the test")
         self.assertRegex(out, r"libkvstore +found +>=0\.1")
+        self.assertRegex(out, r"cuda +not found +- +device")
+        self.write(manifest(name="gpu", provides=[{"kind": "device", "name": "cuda"}]))
+        self.assertRegex(self.succeed("info", "local"), r"cuda +found +- +device")
 
     def test_a_name_alias_or_word_of_what_is_provided_will_do(self):
         self.write(manifest())

@@ -156,6 +156,41 @@ class Schema(Case):
         self.assertFalse(valid(content, SCHEMA))
         self.assertEqual(self.states({"local": content})["local"]["state"], "format-too-new")
 
+    def test_both_know_the_same_keys(self):
+        """A key of the schema is not told to be unknown; one that is missing there is."""
+        def spoilt(value):
+            """The value with each key of each object changed, in turn; and the key's new name."""
+            for key, item in (value.items() if isinstance(value, dict) else enumerate(value)):
+                if isinstance(value, dict):
+                    yield {(k + "q" if k == key else k): v for k, v in value.items()}, key + "q"
+                if isinstance(item, (dict, list)):
+                    for changed, name in spoilt(item):
+                        copied = dict(value) if isinstance(value, dict) else list(value)
+                        copied[key] = changed
+                        yield copied, name
+
+        def known(schema):
+            if "$ref" in schema:
+                schema = SCHEMA["$defs"][schema["$ref"].rsplit("/", 1)[1]]
+            names = set(schema.get("properties", {}))
+            parts = [*schema.get("properties", {}).values()]
+            for part in parts + ([schema["items"]] if "items" in schema else []):
+                names |= known(part)
+            return names
+
+        full = manifest(name="m0", options=[{"name": "b", "type": "size", "default": 1, "doc": "",
+                                             "variable": "V"}])
+        self.assertEqual(self.states({"m0": full})["m0"]["notes"], [])
+        seen = set()
+        for changed, name in spoilt(full):
+            state = self.states({"m0": changed})["m0"]
+            if state["state"] != "bad-manifest":
+                with self.subTest(name=name):
+                    self.assertEqual(len(state["notes"]), 1, state["notes"])
+                    self.assertIn(name, state["notes"][0])
+            seen.add(name[:-1])
+        self.assertEqual(seen, known(SCHEMA))
+
     def test_the_projects_own_manifests_satisfy_the_schema(self):
         prefix = os.path.dirname(os.path.dirname(os.environ["KVSTORE_CLI"]))
         directory = os.path.join(prefix, "share", "kvstore", "plugins.d")

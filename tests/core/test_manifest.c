@@ -376,6 +376,74 @@ static void a_static_plugin_needs_no_library_and_takes_its_own_name(void)
     kvsi_arena_release(&arena);
 }
 
+/* ---- Unknown keys --------------------------------------------------------------------------- */
+
+static void noted(const char *text, size_t n_notes, size_t index, const char *want)
+{
+    kvsi_arena_t arena = KVSI_ARENA_INIT;
+    kvs_plugin_info_t info = parse(&arena, text);
+
+    KT_STR(info.reason, "");
+    KT_INT(info.n_notes, n_notes);
+    if (index < info.n_notes) {
+        KT_STR(info.notes[index], want);
+    }
+    kvsi_arena_release(&arena);
+}
+
+#define LEAST(more)                                                                                \
+    "{\"manifest_version\": \"1.0\", \"name\": \"dist\", \"version\": \"1\",\n"                    \
+    "\"library\": \"./x.so\", \"arch\": \"a\", \"abi\": \"1.0\",\n" more "}"
+#define BACKEND(more) LEAST("\"provides\": [{\"kind\": \"backend\", \"name\": \"dist\"" more "}]")
+
+static void unknown_keys_are_noted_with_place_and_near_names(void)
+{
+    noted(good, 1, 0, "/no/such/place/dist.json:24:54: unknown key \"a_later_version\"");
+    noted(BACKEND(""), 0, 0, "");
+    noted(BACKEND(",\n \"alias\": []"), 1, 0,
+          "/no/such/place/dist.json:4:11: unknown key \"provides[0].alias\"; did you mean "
+          "\"aliases\"?");
+    noted(BACKEND(",\n \"capabilities\": {\"Sparse\": 1}"), 1, 0,
+          "/no/such/place/dist.json:4:29: unknown key \"provides[0].capabilities.Sparse\"; did you "
+          "mean \"sparse\"?");
+    noted(
+        LEAST(
+            "\"provides\": [{\"kind\": \"device\", \"name\": \"d\"}],\n"
+            "\"requires\": {\"library\": 1,\n\"libraries\": [{\"name\": \"l\", \"packge\": 1}]},\n"
+            "\"options\": [{\"name\": \"a\", \"type\": \"int\", \"preset\": 1}]"),
+        3, 1,
+        "/no/such/place/dist.json:5:39: unknown key \"requires.libraries[0].packge\"; did you mean "
+        "\"package\"?");
+}
+
+static void keys_of_vendors_are_not_noted(void)
+{
+    noted(BACKEND(", \"x-colour\": 1, \"capabilities\": {\"x-speed\": 9}"), 0, 0, "");
+}
+
+/* What a file holds may end on somebody's terminal. */
+static void noted_keys_hold_no_control_characters(void)
+{
+    noted(BACKEND(", \"a\\u001b[31mb\\u007f\": 1"), 1, 0,
+          "/no/such/place/dist.json:3:72: unknown key \"provides[0].a?[31mb?\"");
+}
+
+static void notes_are_kept_up_to_a_limit(void)
+{
+    static char text[60000];
+    int len = snprintf(text, sizeof(text),
+                       "{\"manifest_version\": \"1.0\", \"name\": \"dist\", "
+                       "\"version\": \"1\", \"library\": \"./x.so\", "
+                       "\"arch\": \"a\", \"abi\": \"1.0\"");
+
+    for (int i = 0; i < 5000; i++) {
+        len += snprintf(text + len, sizeof(text) - (size_t)len, ",\"k%d\":0", i);
+    }
+    snprintf(text + len, sizeof(text) - (size_t)len,
+             ",\"provides\":[{\"kind\":\"device\",\"name\":\"d\"}]}");
+    noted(text, 20, 0, "/no/such/place/dist.json:1:113: unknown key \"k0\"");
+}
+
 static const kt_test_t tests[] = {
     KT_TEST(every_field_is_read),
     KT_TEST(what_is_provided_is_read),
@@ -392,5 +460,9 @@ static const kt_test_t tests[] = {
     KT_TEST(a_newer_major_version_is_refused_naming_both),
     KT_TEST(a_relative_library_counts_from_the_real_manifest),
     KT_TEST(a_static_plugin_needs_no_library_and_takes_its_own_name),
+    KT_TEST(unknown_keys_are_noted_with_place_and_near_names),
+    KT_TEST(keys_of_vendors_are_not_noted),
+    KT_TEST(noted_keys_hold_no_control_characters),
+    KT_TEST(notes_are_kept_up_to_a_limit),
 };
 KT_MAIN("manifest", tests)
