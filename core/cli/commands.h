@@ -19,6 +19,9 @@ int cmd_doctor(int argc, char **argv);
 int cmd_enable(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_list(int argc, char **argv);
+int cmd_run(int argc, char **argv);
+int cmd_scheduler(int argc, char **argv);
+int cmd_server(int argc, char **argv);
 int cmd_new_plugin(int argc, char **argv);
 
 /* Print "kvstore NAME: TEXT" and the command's usage on stderr; returns 2. */

@@ -91,6 +91,40 @@ static const command_t commands[] = {
      "  --only     run one rule\n"
      "  --device   only arrays on that device type; default: every one that is available\n",
      cmd_conformance},
+    {"run", "[-w N] [-s M] [--backend NAME] [--grace S] [--] COMMAND [ARGUMENT...]",
+     "a job of several processes on this host",
+     "Starts a scheduler, M servers and N workers, which run COMMAND, each with the environment of its\n"
+     "role (KVSTORE_* and DMLC_*). A store created without a name, or by NAME, then finds the others.\n"
+     "Output comes line by line with the process's name in front; standard input is empty.\n"
+     "\n"
+     "  -w, --workers N   workers (1)\n"
+     "  -s, --servers M   servers (1); 0: the first worker's process hosts one\n"
+     "  --backend NAME    the store that servers and scheduler serve, and the workers' default\n"
+     "                    (dist_sync)\n"
+     "  --grace S         seconds that the others have to end by themselves once one has failed, or\n"
+     "                    all workers have ended (KVSTORE_DEAD_AFTER + 3, else 18)\n"
+     "\n"
+     "The exit status is 0 if every process ended with 0, else that of the first that failed (128 +\n"
+     "its number for a signal), which is named. Nothing is left over, also when this is interrupted.\n",
+     cmd_run},
+    {"server", "[--backend NAME]", "be a server of a job, until the job is over",
+     "For jobs that are started by other means: mpirun, srun, Kubernetes, systemd. What job it is comes\n"
+     "from the environment: KVSTORE_NUM_WORKERS, KVSTORE_NUM_SERVERS, KVSTORE_SCHEDULER, or DMLC_*.\n"
+     "\n"
+     "  --backend NAME   the store to serve (KVSTORE_DEFAULT, else dist_sync)\n"
+     "\n"
+     "The exit status is 0 if all workers left in good order.\n",
+     cmd_server},
+    {"scheduler", "[--backend NAME] [--address HOST:PORT] [--announce FILE]",
+     "be the scheduler of a job, until the job is over",
+     "As `kvstore server`; listens on KVSTORE_SCHEDULER or DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT.\n"
+     "\n"
+     "  --backend NAME         the store whose job it is (KVSTORE_DEFAULT, else dist_sync)\n"
+     "  --address HOST:PORT    where to listen instead; port 0: any that is free\n"
+     "  --announce FILE        write the address to FILE once it listens\n"
+     "\n"
+     "The exit status is 0 if all workers left in good order.\n",
+     cmd_scheduler},
     {"bench", "WORKLOAD... [--backend NAME] [--pushpull] [--json]", "measure a backend",
      "Measures workloads on a backend (local), and before W1, W3 and W7 the machine's memory.\n"
      "Compare rows of one run only, as ratios. Arrays are float32; a time is that of a call, the\n"

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dist_depot.h - what a server keeps of one store (a depot), of each of its keys (an entry), and the
+ * rounds of pushes to them.
+ *
+ * dist_server.c takes messages in and hands them on; dist_entry.c has first values, pulls and answers,
+ * dist_round.c the rounds, dist_norms.c the norms of arrays that are cut over servers,
+ * dist_directory.c the names of keys and who holds them, dist_optimizers.c the optimizers. Everything
+ * runs on the node's I/O thread: no locks. */
+#ifndef DIST_DEPOT_H
+#define DIST_DEPOT_H
+
+#include "dist_map.h"
+#include "dist_message.h"
+#include "dist_server.h"
+
+#include <kvstore/kit.h>
+
+#include <stdbool.h>
+
+typedef struct dist_depot dist_depot_t;
+typedef struct dist_entry dist_entry_t;
+typedef struct dist_name dist_name_t;
+
+/* Something that waits, looked at as time passes. */
+typedef struct dist_wait {
+    struct dist_wait *prev, *next;
+    bool listed;
+    void (*look)(struct dist_wait *wait, int64_t now_ns);
+} dist_wait_t;
+
+void dist_wait_begin(dist_server_t *server, dist_wait_t *wait);
+void dist_wait_end(dist_server_t *server, dist_wait_t *wait);
+
+/* ---- Entries ----------------------------------------------------------------------------------------- */
+
+/* One worker's push in a round. */
+typedef struct dist_push {
+    uint64_t request;
+    int64_t n_parts; /* that have come, in order; 0: none yet */
+    bool wants_value;
+    uint32_t optimizer;
+    uint32_t states;
+    double scalars[KVS_OPTIMIZER_MAX_SCALARS];
+    kvs_net_message_t **parts; /* those not used yet; NULL others */
+} dist_push_t;
+
+typedef struct dist_round {
+    int64_t begun_ns, latest_ns; /* the first and the last part so far */
+    int64_t timeout_ms;          /* the shortest of the pushes'; 0: none */
+    bool reported;
+    bool settled;      /* what updates is known, and `update` is set */
+    int64_t n_applied; /* parts */
+    kvs_opt_t *opt;
+    kvs_opt_update_t update;
+    bool summed;          /* the sum is there as a whole */
+    uint32_t phase;       /* of norms, done so far */
+    bool sums_sent;       /* of that phase */
+    dist_push_t pushes[]; /* by rank */
+} dist_round_t;
+
+/* A pull that waits for a round to be over. */
+typedef struct dist_pull {
+    struct dist_pull *next;
+    int worker;
+    uint64_t request;
+    int64_t round;
+} dist_pull_t;
+
+/* Block sums from another server, for a round and phase that may be ahead of ours. */
+typedef struct dist_sums {
+    struct dist_sums *next;
+    int64_t round;
+    uint32_t phase;
+    uint32_t server;
+    size_t n;
+    double numbers[];
+} dist_sums_t;
+
+typedef struct dist_part_state {
+    dist_entry_t *entry;
+    uint32_t n_readers; /* answers that are still read from the value's memory */
+} dist_part_state_t;
+
+struct dist_entry {
+    dist_depot_t *depot;
+    dist_record_t record;
+    const dist_shard_t *shard; /* this server's, of the record */
+    uint64_t digest;
+    kvs_key_entry_t view; /* the shard, as the optimizer driver sees a key */
+    int64_t view_shape[DIST_MAX_NDIM];
+    bool cuts_rows; /* the shard is part of an array and does not hold whole rows */
+    size_t elem_bytes, n_bytes;
+    int64_t n_parts;
+    dist_part_state_t *parts;
+    uint32_t n_readers; /* of all parts */
+    void *weight;
+    int64_t n_defined; /* elements of the first value that have come */
+    uint64_t define_request;
+    bool defined;
+    int64_t n_done;          /* rounds that are over */
+    dist_round_t *rounds[2]; /* the current and the next; NULL: not begun */
+    bool applying, again;    /* of dist_round_go_on */
+    int64_t failed_round;    /* the last that failed, and why */
+    kvs_status_t failed_status;
+    char *failed_text;
+    dist_pull_t *pulls;
+    uint32_t optimizer; /* which one the states belong to; 0: none */
+    kvs_opt_key_t opt;
+    void *merge; /* the sum as a whole, where something needs it */
+    dist_sums_t *sums;
+    dist_wait_t wait;
+};
+
+kvs_status_t dist_entry_new(dist_depot_t *depot, const dist_header_t *header,
+                            const kvs_net_message_t *message, dist_entry_t **ret_entry);
+void dist_entry_free(dist_entry_t *entry);
+void dist_entry_take_value(dist_entry_t *entry, const dist_header_t *header,
+                           const kvs_net_message_t *message);
+void dist_entry_take_pull(dist_entry_t *entry, const dist_header_t *header, int worker);
+/* Elements of a part, and where they lie in the shard. */
+int64_t dist_entry_part_elems(const dist_entry_t *entry, int64_t part);
+void *dist_entry_part(const dist_entry_t *entry, void *array, int64_t part);
+/* Send a part of the value; it stays as it is until it was received. */
+void dist_entry_send_part(dist_entry_t *entry, int worker, uint64_t request, int64_t part);
+/* Answer the pulls that waited for the rounds so far. */
+void dist_entry_answer_pulls(dist_entry_t *entry);
+
+/* ---- Rounds ------------------------------------------------------------------------------------------ */
+
+/* Owns the message. */
+void dist_round_take_push(dist_entry_t *entry, const dist_header_t *header,
+                          kvs_net_message_t *message);
+/* Do what can be done of the current round, and of those after it. */
+void dist_round_go_on(dist_entry_t *entry);
+/* A worker is gone: rounds that need it fail. */
+void dist_round_check_gone(dist_entry_t *entry);
+/* The current round fails for those that pushed, and for the others when they do. */
+void dist_round_fail(dist_entry_t *entry, kvs_status_t status, const char *text);
+/* Free what has come of unfinished rounds. */
+void dist_round_drop_all(dist_entry_t *entry);
+
+/* ---- Norms of arrays that are cut over servers --------------------------------------------------------- */
+
+/* Go on with the phases of the current round, whose sum is `grad`: true when all are done. */
+bool dist_norms_go_on(dist_entry_t *entry, const void *grad);
+void dist_norms_take_sums(dist_entry_t *entry, const dist_header_t *header,
+                          const kvs_net_message_t *message);
+void dist_norms_drop(dist_entry_t *entry);
+
+/* ---- The directory: on server 0 ---------------------------------------------------------------------- */
+
+void dist_directory_publish(dist_depot_t *depot, const dist_header_t *header,
+                            const kvs_net_message_t *message);
+void dist_directory_look_up(dist_depot_t *depot, const dist_header_t *header,
+                            const kvs_net_message_t *message);
+/* Worker 0 is gone: nobody will publish any more. */
+void dist_directory_check_gone(dist_depot_t *depot);
+void dist_directory_free(dist_depot_t *depot);
+
+/* ---- Optimizers -------------------------------------------------------------------------------------- */
+
+typedef struct dist_optimizer {
+    uint8_t *bytes; /* its specification */
+    size_t n_bytes;
+    int worker; /* whose call it was */
+    kvs_opt_t *opt;
+} dist_optimizer_t;
+
+void dist_optimizers_take(dist_depot_t *depot, const dist_header_t *header,
+                          const kvs_net_message_t *message);
+void dist_optimizers_free(dist_depot_t *depot);
+
+/* ---- Depots ------------------------------------------------------------------------------------------ */
+
+struct dist_depot {
+    dist_depot_t *next;
+    dist_server_t *server;
+    kvs_net_node_t *node;
+    uint32_t number; /* the store's */
+    int rank;        /* the server's */
+    int n_workers, n_servers;
+    dist_map_t entries;           /* by id */
+    dist_map_t names;             /* by hash, those of one hash in a list */
+    dist_optimizer_t *optimizers; /* in order of set_optimizer */
+    uint32_t n_optimizers;
+    char **closed;        /* by rank: NULL, or that this worker has closed the store */
+    const void **sources; /* room for an array of each worker */
+    void *scratch;        /* room for a part */
+    uint32_t n_readers;   /* of all entries */
+    bool is_closed;       /* freed as soon as nothing is read any more */
+};
+
+/* Why a worker pushes no more, or NULL. */
+const char *dist_depot_why_gone(const dist_depot_t *depot, int worker);
+/* "worker 3 (host a, pid 71)" */
+const char *dist_depot_worker_label(const dist_depot_t *depot, int worker);
+/* Answer a request; `text` is sent if `status` is not 0. */
+void dist_depot_send_done(dist_depot_t *depot, int worker, uint64_t request, kvs_status_t status,
+                          const char *text);
+void dist_depot_send_record(dist_depot_t *depot, int worker, uint64_t request,
+                            const dist_record_t *record);
+/* An error that `worker` didn't ask for; `key` 0: of the store. */
+void dist_depot_tell(dist_depot_t *depot, int worker, uint64_t key, kvs_status_t status,
+                     const char *text);
+/* An answer's body is no longer read. */
+void dist_depot_let_go(dist_depot_t *depot);
+
+int64_t dist_now_ns(void);
+
+#endif

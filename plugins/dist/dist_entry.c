@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dist_entry.c - one shard of one key: its memory, its first value, and answers with its value, which
+ * are read from that memory: a part is not changed before everybody has received it. */
+#include "dist_depot.h"
+
+#include "dist_place.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define COPY_BYTES (16 << 10) /* parts up to this size are copied as they are sent */
+
+static const kvs_device_t host_device = {KVS_DEVICE_CPU, 0};
+
+/* ---- The life of an entry ------------------------------------------------------------------------------ */
+
+void dist_entry_free(dist_entry_t *entry)
+{
+    const kvs_provider_t *cpu = kvs_cpu_provider();
+
+    if (entry == NULL) {
+        return;
+    }
+    dist_round_drop_all(entry);
+    dist_norms_drop(entry);
+    dist_wait_end(entry->depot->server, &entry->wait);
+    while (entry->pulls != NULL) {
+        dist_pull_t *next = entry->pulls->next;
+
+        free(entry->pulls);
+        entry->pulls = next;
+    }
+    kvs_opt_key_release(&entry->opt);
+    cpu->free(host_device, entry->merge, entry->n_bytes);
+    cpu->free(host_device, entry->weight, entry->n_bytes);
+    free(entry->parts);
+    free(entry->failed_text);
+    dist_record_release(&entry->record);
+    free(entry);
+}
+
+/* The shard as an array of its own: the whole one, or whole rows, or so many elements. */
+static void set_view(dist_entry_t *entry)
+{
+    const dist_record_t *record = &entry->record;
+    int64_t row = dist_row_elems(record), n = entry->shard->n;
+    kvs_key_entry_t *view = &entry->view;
+
+    *view = (kvs_key_entry_t){.number = record->number,
+                              .name = record->name,
+                              .dtype = kvs_dtype(record->dtype),
+                              .shape = entry->view_shape,
+                              .n_elems = n};
+    if (record->n_shards == 1) {
+        view->ndim = record->ndim;
+        memcpy(entry->view_shape, record->shape, sizeof(record->shape));
+    } else if (entry->shard->first % row == 0 && n % row == 0) {
+        view->ndim = 2;
+        entry->view_shape[0] = n / row;
+        entry->view_shape[1] = row;
+    } else {
+        view->ndim = 1;
+        entry->view_shape[0] = n;
+        entry->cuts_rows = true;
+    }
+}
+
+static kvs_status_t allocate(dist_entry_t *entry)
+{
+    int64_t n_parts = dist_n_parts(entry->record.dtype, entry->shard->n);
+
+    entry->n_parts = n_parts;
+    entry->parts = calloc((size_t)n_parts, sizeof(*entry->parts));
+    if (entry->parts == NULL) {
+        return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for a list of %lld parts",
+                        (long long)n_parts);
+    }
+    for (int64_t i = 0; i < n_parts; i++) {
+        entry->parts[i].entry = entry;
+    }
+    entry->elem_bytes = kvs_dtype_bytes(entry->record.dtype);
+    entry->n_bytes = (size_t)entry->shard->n * entry->elem_bytes;
+    return kvs_cpu_provider()->alloc(host_device, entry->n_bytes, &entry->weight);
+}
+
+static kvs_status_t check_record(const dist_depot_t *depot, const dist_header_t *header,
+                                 const dist_record_t *record)
+{
+    if (record->id != header->key || record->id == 0 ||
+        dist_record_digest(record) != header->digest ||
+        dist_record_shard_of(record, (uint32_t)depot->rank) == NULL) {
+        return kvs_fail(KVS_ERR_FORMAT, "the record of %s does not fit its message",
+                        DIST_KEY_TEXT(record));
+    }
+    if (dist_map_find(&depot->entries, record->id) != NULL) {
+        return kvs_fail(KVS_ERR_EXISTS, "%s is kept already", DIST_KEY_TEXT(record));
+    }
+    return KVS_OK;
+}
+
+kvs_status_t dist_entry_new(dist_depot_t *depot, const dist_header_t *header,
+                            const kvs_net_message_t *message, dist_entry_t **ret_entry)
+{
+    dist_record_t record;
+    dist_entry_t *entry;
+    kvs_status_t status = dist_record_decode(message->body, message->n_body_bytes, &record);
+
+    if (status != KVS_OK) {
+        return status;
+    }
+    status = check_record(depot, header, &record);
+    entry = status == KVS_OK ? calloc(1, sizeof(*entry)) : NULL;
+    if (entry == NULL) {
+        dist_record_release(&record);
+        return status != KVS_OK ? status : kvs_fail(KVS_ERR_NO_MEMORY, "no memory for a key");
+    }
+    entry->depot = depot;
+    entry->record = record;
+    entry->shard = dist_record_shard_of(&entry->record, (uint32_t)depot->rank);
+    entry->digest = header->digest;
+    entry->define_request = header->request;
+    entry->defined = entry->shard->n == 0;
+    set_view(entry);
+    status = allocate(entry);
+    if (status == KVS_OK) {
+        status = dist_map_set(&depot->entries, record.id, entry);
+    }
+    if (status != KVS_OK) {
+        status = kvs_fail_context(status, "%s", DIST_KEY_TEXT(&entry->record));
+        dist_entry_free(entry);
+        return status;
+    }
+    *ret_entry = entry;
+    return KVS_OK;
+}
+
+/* ---- Parts --------------------------------------------------------------------------------------------- */
+
+int64_t dist_entry_part_elems(const dist_entry_t *entry, int64_t part)
+{
+    int64_t n_each = dist_part_elems(entry->record.dtype), n = entry->shard->n - part * n_each;
+
+    return n < n_each ? n : n_each;
+}
+
+void *dist_entry_part(const dist_entry_t *entry, void *array, int64_t part)
+{
+    return (char *)array +
+           (size_t)(part * dist_part_elems(entry->record.dtype)) * entry->elem_bytes;
+}
+
+/* ---- The first value ----------------------------------------------------------------------------------- */
+
+void dist_entry_take_value(dist_entry_t *entry, const dist_header_t *header,
+                           const kvs_net_message_t *message)
+{
+    if (entry->defined || header->first != entry->n_defined || header->digest != entry->digest ||
+        header->dtype != entry->record.dtype || header->n > entry->shard->n - header->first) {
+        dist_depot_send_done(entry->depot, message->from->rank, entry->define_request,
+                             KVS_ERR_FORMAT, "a part of the first value does not fit its key");
+        return;
+    }
+    if (header->n > 0) {
+        memcpy((char *)entry->weight + (size_t)header->first * entry->elem_bytes, message->body,
+               message->n_body_bytes);
+    }
+    entry->n_defined += header->n;
+    if (entry->n_defined == entry->shard->n) {
+        entry->defined = true;
+        dist_depot_send_done(entry->depot, message->from->rank, entry->define_request, KVS_OK, "");
+    }
+}
+
+/* ---- Values on their way out ----------------------------------------------------------------------------- */
+
+static void part_is_read(void *arg, kvs_status_t status, const char *text)
+{
+    dist_part_state_t *part = arg;
+    dist_entry_t *entry = part->entry;
+    dist_depot_t *depot = entry->depot;
+
+    (void)status; /* a worker that is gone reads nothing either */
+    (void)text;
+    part->n_readers--;
+    entry->n_readers--;
+    if (part->n_readers == 0 && !depot->is_closed) {
+        dist_round_go_on(entry);
+    }
+    dist_depot_let_go(depot);
+}
+
+void dist_entry_send_part(dist_entry_t *entry, int worker, uint64_t request, int64_t part)
+{
+    dist_depot_t *depot = entry->depot;
+    dist_header_t header = {.kind = DIST_PART,
+                            .dtype = (uint8_t)entry->record.dtype,
+                            .request = request,
+                            .key = entry->record.id,
+                            .digest = entry->digest,
+                            .round = entry->n_done,
+                            .first = part * dist_part_elems(entry->record.dtype),
+                            .n = dist_entry_part_elems(entry, part)};
+    uint8_t bytes[DIST_MAX_HEADER_BYTES];
+    kvs_net_send_t net = KVS_NET_SEND_INIT;
+    bool copied = (size_t)header.n * entry->elem_bytes <= COPY_BYTES;
+
+    net.flags = KVS_NET_URGENT;
+    net.store = depot->number;
+    net.header = bytes;
+    net.n_header_bytes = dist_header_encode(&header, bytes);
+    net.n_body_bytes = (size_t)header.n * entry->elem_bytes;
+    net.body = header.n > 0 ? dist_entry_part(entry, entry->weight, part) : NULL;
+    net.done = copied ? NULL : part_is_read;
+    net.arg = &entry->parts[part];
+    /* A worker that can't be reached is told nothing: its events do that. */
+    if (kvs_net_send(depot->node, kvs_net_node_peer(depot->node, KVS_NET_WORKER, worker), &net) ==
+            KVS_OK &&
+        !copied) {
+        entry->parts[part].n_readers++;
+        entry->n_readers++;
+        depot->n_readers++;
+    }
+}
+
+static void send_value(dist_entry_t *entry, int worker, uint64_t request)
+{
+    for (int64_t part = 0; part < entry->n_parts; part++) {
+        dist_entry_send_part(entry, worker, request, part);
+    }
+}
+
+void dist_entry_answer_pulls(dist_entry_t *entry)
+{
+    dist_pull_t **link = &entry->pulls;
+
+    while (*link != NULL) {
+        dist_pull_t *pull = *link;
+
+        if (pull->round > entry->n_done) {
+            link = &pull->next;
+            continue;
+        }
+        *link = pull->next;
+        send_value(entry, pull->worker, pull->request);
+        free(pull);
+    }
+}
+
+void dist_entry_take_pull(dist_entry_t *entry, const dist_header_t *header, int worker)
+{
+    dist_pull_t *pull;
+
+    if (header->round <= entry->n_done) {
+        send_value(entry, worker, header->request);
+        return;
+    }
+    pull = malloc(sizeof(*pull));
+    if (pull == NULL) {
+        dist_depot_send_done(entry->depot, worker, header->request, KVS_ERR_NO_MEMORY,
+                             "no memory for a pull that waits");
+        return;
+    }
+    *pull = (dist_pull_t){entry->pulls, worker, header->request, header->round};
+    entry->pulls = pull;
+}

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dist_link.c - one link a process. A forked child has none of its own until it creates a store. */
+#include "dist_link.h"
+
+#include "dist_server.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TICK_MS    500
+#define GOODBYE_MS 2000 /* at the end of the process: for what is on its way */
+#define OTHERS_MS  3000 /* for the other workers, if this process hosts their scheduler */
+
+const kvs_net_fact_t dist_facts[] = {
+    {"plugin", "dist " DIST_VERSION},
+    {"messages", DIST_MESSAGES_VERSION},
+};
+const uint32_t dist_n_facts = sizeof(dist_facts) / sizeof(dist_facts[0]);
+
+struct dist_link {
+    /* fixed once it is open */
+    kvs_net_settings_t settings;
+    pid_t pid;
+    kvs_net_job_t *job;
+    kvs_net_node_t *node;
+    dist_server_t *server; /* NULL: not here */
+
+    pthread_mutex_t lock;
+    dist_worker_t **workers; /* guarded by lock, as what follows */
+    size_t n_workers, n_room;
+};
+
+static pthread_mutex_t link_lock = PTHREAD_MUTEX_INITIALIZER;
+static dist_link_t *the_link; /* guarded by link_lock */
+
+/* ---- Events ------------------------------------------------------------------------------------------ */
+
+static void on_event(void *arg, const kvs_net_event_t *event)
+{
+    dist_link_t *link = arg;
+
+    pthread_mutex_lock(&link->lock);
+    for (size_t i = 0; i < link->n_workers; i++) {
+        dist_worker_t *worker = link->workers[i];
+
+        switch ((kvs_net_event_kind_t)event->kind) {
+        case KVS_NET_EVENT_LEFT:
+        case KVS_NET_EVENT_DEAD:
+            if (event->peer != NULL) {
+                dist_worker_lose(worker, event->peer, event->status, event->text);
+            }
+            break;
+        case KVS_NET_EVENT_ROOM:
+            if (event->peer->role == KVS_NET_SERVER) {
+                dist_requests_send(worker, event->peer->rank);
+            }
+            break;
+        case KVS_NET_EVENT_ERROR:
+            if (event->store == 0 || event->store == worker->number) {
+                dist_worker_tell(worker, 0, event->status, event->text);
+            }
+            break;
+        case KVS_NET_EVENT_ENDED:
+            if (event->status != KVS_OK) {
+                dist_worker_fail(worker, event->status, event->text);
+            }
+            break;
+        default:
+            break;
+        }
+    }
+    pthread_mutex_unlock(&link->lock);
+}
+
+/* Messages go to stores; there are none to the node itself. */
+static void on_message(void *arg, kvs_net_message_t *message)
+{
+    (void)arg;
+    kvs_log(KVS_LOG_WARN, "dist", "a message from %s is for no store: dropped",
+            message->from->label);
+    kvs_net_message_release(message);
+}
+
+static void tick(void *arg)
+{
+    dist_link_t *link = arg;
+
+    pthread_mutex_lock(&link->lock);
+    for (size_t i = 0; i < link->n_workers; i++) {
+        dist_worker_tick(link->workers[i]);
+    }
+    pthread_mutex_unlock(&link->lock);
+}
+
+void dist_link_add(dist_link_t *link, dist_worker_t *worker)
+{
+    pthread_mutex_lock(&link->lock);
+    link->workers[link->n_workers++] = worker; /* dist_link_get has made room */
+    pthread_mutex_unlock(&link->lock);
+}
+
+void dist_link_remove(dist_link_t *link, dist_worker_t *worker)
+{
+    pthread_mutex_lock(&link->lock);
+    for (size_t i = 0; i < link->n_workers; i++) {
+        if (link->workers[i] == worker) {
+            link->workers[i] = link->workers[--link->n_workers];
+        }
+    }
+    pthread_mutex_unlock(&link->lock);
+}
+
+kvs_net_node_t *dist_link_node(const dist_link_t *link)
+{
+    return link->node;
+}
+
+/* ---- Leaving ----------------------------------------------------------------------------------------- */
+
+static void free_link(dist_link_t *link)
+{
+    pthread_mutex_destroy(&link->lock);
+    free(link->workers);
+    free(link);
+}
+
+/* At the end of the process. Stores that are still open may be in use by other threads: then nothing
+ * is taken from under them, and the others see this process go. */
+static void leave(void)
+{
+    dist_link_t *link = the_link;
+    bool in_use;
+
+    if (link == NULL || link->pid != getpid()) {
+        return;
+    }
+    pthread_mutex_lock(&link->lock);
+    in_use = link->n_workers > 0;
+    pthread_mutex_unlock(&link->lock);
+    if (in_use) {
+        return;
+    }
+    the_link = NULL;
+    (void)kvs_net_node_close(link->node, GOODBYE_MS); /* nobody is left to be told, here as below */
+    if (link->server != NULL) {
+        (void)dist_server_wait_end(link->server, OTHERS_MS);
+        (void)dist_server_close(link->server, GOODBYE_MS);
+    }
+    (void)kvs_net_job_close(link->job, 0);
+    free_link(link);
+}
+
+static void leave_at_exit(void)
+{
+    if (atexit(leave) != 0) {
+        kvs_log(KVS_LOG_DEBUG, "dist", "no memory to say goodbye at exit");
+    }
+}
+
+/* ---- Joining ----------------------------------------------------------------------------------------- */
+
+static kvs_status_t open_nodes(dist_link_t *link)
+{
+    kvs_net_node_args_t args = KVS_NET_NODE_ARGS_INIT;
+    kvs_status_t status = kvs_net_job_open(&link->settings, &link->job);
+
+    if (status == KVS_OK && kvs_net_job_hosts_server(link->job)) {
+        status = dist_server_open(link->job, dist_facts, dist_n_facts, &link->server);
+    }
+    args.role = KVS_NET_WORKER;
+    args.facts = dist_facts;
+    args.n_facts = dist_n_facts;
+    args.group = "dist";
+    args.message = on_message;
+    args.event = on_event;
+    args.arg = link;
+    if (status == KVS_OK) {
+        status = kvs_net_node_open(link->job, &args, &link->node);
+    }
+    if (status == KVS_OK) {
+        status = kvs_net_node_set_tick(link->node, TICK_MS, tick, link);
+    }
+    return status == KVS_OK ? kvs_net_node_wait_ready(link->node, -1) : status;
+}
+
+/* What failed is closed again, so that a later create may try anew. Keeps the text. */
+static void undo(dist_link_t *link)
+{
+    char *text = strdup(kvs_plugin_host->last_error());
+
+    (void)kvs_net_node_close(link->node, 0);
+    (void)dist_server_close(link->server, 0);
+    (void)kvs_net_job_close(link->job, 0);
+    free_link(link);
+    (void)kvs_fail(KVS_ERR_PEER, "%s", text == NULL ? "no memory" : text);
+    free(text);
+}
+
+static kvs_status_t join(const kvs_net_settings_t *settings, dist_link_t **ret_link)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    dist_link_t *link = calloc(1, sizeof(*link));
+    kvs_status_t status;
+
+    if (link == NULL) {
+        return kvs_fail(KVS_ERR_NO_MEMORY, "no memory to join a job");
+    }
+    link->settings = *settings;
+    link->pid = getpid();
+    pthread_mutex_init(&link->lock, NULL);
+    pthread_once(&once, leave_at_exit);
+    status = open_nodes(link);
+    if (status != KVS_OK) {
+        undo(link);
+        return status;
+    }
+    *ret_link = link;
+    return KVS_OK;
+}
+
+static bool is_same_job(const kvs_net_settings_t *a, const kvs_net_settings_t *b)
+{
+    return a->role == b->role && a->rank == b->rank && a->n_workers == b->n_workers &&
+           a->n_servers == b->n_servers && strcmp(a->scheduler, b->scheduler) == 0 &&
+           strcmp(a->job_id, b->job_id) == 0;
+}
+
+static kvs_status_t make_room(dist_link_t *link)
+{
+    dist_worker_t **grown;
+
+    pthread_mutex_lock(&link->lock);
+    link->n_room += link->n_room == link->n_workers ? 8 : 0;
+    grown = realloc(link->workers, link->n_room * sizeof(*grown));
+    if (grown != NULL) {
+        link->workers = grown;
+    }
+    pthread_mutex_unlock(&link->lock);
+    return grown != NULL ? KVS_OK : kvs_fail(KVS_ERR_NO_MEMORY, "no memory for a store");
+}
+
+kvs_status_t dist_link_get(const kvs_net_settings_t *settings, dist_link_t **ret_link)
+{
+    kvs_status_t status = KVS_OK;
+
+    pthread_mutex_lock(&link_lock);
+    if (the_link != NULL && the_link->pid != getpid()) {
+        the_link = NULL; /* the parent's: not ours to touch */
+    }
+    if (the_link == NULL) {
+        status = join(settings, &the_link);
+    } else if (!is_same_job(&the_link->settings, settings)) {
+        status =
+            kvs_fail(KVS_ERR_STATE,
+                     "this process is worker %d of job '%s' already; a process has one part in "
+                     "one job",
+                     kvs_net_node_rank(the_link->node), the_link->settings.job_id);
+    }
+    if (status == KVS_OK) {
+        status = make_room(the_link);
+    }
+    if (status == KVS_OK) {
+        *ret_link = the_link;
+    }
+    pthread_mutex_unlock(&link_lock);
+    return status;
+}

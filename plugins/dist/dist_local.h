@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dist_local.h - a job of one worker, which was told of no server: a store in this process, without
+ * sockets, by the kit's host store. Functions as in kvs_backend_ops_t; operations end before they
+ * return. */
+#ifndef DIST_LOCAL_H
+#define DIST_LOCAL_H
+
+#include <kvstore/kit.h>
+
+kvs_status_t dist_local_run(kvs_hoststore_t *store, kvs_op_t *op);
+
+#endif

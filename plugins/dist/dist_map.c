@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "dist_map.h"
+
+#include <stdlib.h>
+
+static uint64_t mix(uint64_t x)
+{
+    x ^= x >> 32;
+    x *= 0x9E3779B97F4A7C15u;
+    x ^= x >> 29;
+    x *= 0xBF58476D1CE4E5B9u;
+    return x ^ (x >> 32);
+}
+
+/* The item of the number, or the free one where it belongs. The map is never full. */
+static dist_map_item_t *item_of(const dist_map_t *map, uint64_t number)
+{
+    size_t i = mix(number) & (map->n_items - 1);
+
+    while (map->items[i].number != 0 && map->items[i].number != number) {
+        i = (i + 1) & (map->n_items - 1);
+    }
+    return &map->items[i];
+}
+
+void *dist_map_find(const dist_map_t *map, uint64_t number)
+{
+    return map->n_items == 0 || number == 0 ? NULL : item_of(map, number)->value;
+}
+
+static kvs_status_t grow(dist_map_t *map)
+{
+    dist_map_t grown = {.n_items = map->n_items == 0 ? 64 : 2 * map->n_items,
+                        .n_used = map->n_used};
+
+    grown.items = calloc(grown.n_items, sizeof(*grown.items));
+    if (grown.items == NULL) {
+        return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for a table of %zu keys", grown.n_items);
+    }
+    for (size_t i = 0; i < map->n_items; i++) {
+        if (map->items[i].number != 0) {
+            *item_of(&grown, map->items[i].number) = map->items[i];
+        }
+    }
+    free(map->items);
+    *map = grown;
+    return KVS_OK;
+}
+
+kvs_status_t dist_map_set(dist_map_t *map, uint64_t number, void *value)
+{
+    dist_map_item_t *item;
+
+    if (2 * (map->n_used + 1) > map->n_items) {
+        kvs_status_t status = grow(map);
+
+        if (status != KVS_OK) {
+            return status;
+        }
+    }
+    item = item_of(map, number);
+    map->n_used += item->number == 0;
+    *item = (dist_map_item_t){number, value};
+    return KVS_OK;
+}
+
+void dist_map_release(dist_map_t *map)
+{
+    free(map->items);
+    *map = (dist_map_t)DIST_MAP_INIT;
+}

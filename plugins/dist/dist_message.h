@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dist_message.h - what workers and servers say to each other, as bytes and back; MESSAGES.md is the
+ * reference. A message is a header, the same for all kinds, and a body: elements, a record of a key,
+ * or a text. No sockets and no state; what comes from a peer is checked here as far as it can be
+ * without knowing a store. */
+#ifndef DIST_MESSAGE_H
+#define DIST_MESSAGE_H
+
+#include "dist_bytes.h"
+
+#include <kvstore/plugin.h>
+
+#define DIST_MESSAGES_VERSION "1" /* compared when nodes meet: all sides must speak the same */
+
+/* Arrays travel in parts of at most so many bytes: sending, summing and returning overlap. */
+#define DIST_PART_BYTES (256 << 10)
+#define DIST_MAX_NDIM   32
+
+typedef enum dist_kind {
+    /* to servers */
+    DIST_DEFINE =
+        1,        /* rank 0: keep this key; body: its record. VALUEs follow, then DONE comes back */
+    DIST_VALUE,   /* a part of the key's first value */
+    DIST_PUBLISH, /* to the directory: every server has its shard; body: the record; DONE */
+    DIST_LOOKUP,  /* to the directory: RECORD, once rank 0 has published; body: a record */
+    DIST_PUSH,    /* a part of an array for round `round`; DONE */
+    DIST_PUSHPULL,  /* the same; PARTs of the new value, or DONE with an error */
+    DIST_PULL,      /* PARTs of the value, once `round` is over */
+    DIST_OPTIMIZER, /* the `optimizer`-th of this worker; body: its specification; DONE */
+    DIST_COMMAND,   /* head `first`, body as given; DONE */
+    DIST_CLOSE,     /* this worker pushes no more to this store */
+    /* to workers: answers to the request of the same number */
+    DIST_DONE,   /* status; body: its text, if it is an error */
+    DIST_PART,   /* a part of a value; parts come in order */
+    DIST_RECORD, /* body: the record of the key, with its shards */
+    DIST_TELL, /* asked by nobody: an error by another worker; `key` 0: of the store; body: text */
+    /* between servers */
+    DIST_SUMS, /* block sums of phase `states` of round `round`, of a key cut over several */
+    DIST_N_KINDS
+} dist_kind_t;
+
+/* Members that a kind has no use for are 0. */
+typedef struct dist_header {
+    uint8_t kind;   /* dist_kind_t */
+    uint8_t dtype;  /* KVS_DTYPE_… */
+    uint8_t codec;  /* 0: elements as they are */
+    uint32_t epoch; /* 0 */
+    uint64_t request;
+    uint64_t key;    /* its id in the store, from 1, given by rank 0 */
+    uint64_t digest; /* of name, shape and dtype: both sides mean the same key */
+    int64_t round;   /* from 1 */
+    int64_t first;   /* elements [first, first + n) of the server's shard */
+    int64_t n;
+    int64_t timeout_ms; /* of a round: how long this worker wants to wait; 0: for ever */
+    int32_t status;
+    uint32_t optimizer; /* which set_optimizer of its worker this push is for; 0: none */
+    uint32_t states;
+    uint32_t n_scalars; /* those behind it are 0 */
+    double scalars[KVS_OPTIMIZER_MAX_SCALARS];
+} dist_header_t;
+
+#define DIST_HEADER_BYTES     80 /* without scalars */
+#define DIST_MAX_HEADER_BYTES (DIST_HEADER_BYTES + 8 * KVS_OPTIMIZER_MAX_SCALARS)
+
+/* Writes to `bytes`, which has room for DIST_MAX_HEADER_BYTES; gives their number. */
+size_t dist_header_encode(const dist_header_t *header, uint8_t *bytes);
+/* ERR_FORMAT: not a header, or one that no honest peer sends with a body of `n_body_bytes`. */
+kvs_status_t dist_header_decode(const void *bytes, size_t n_bytes, size_t n_body_bytes,
+                                dist_header_t *ret_header);
+
+/* Elements of a part of an array of this dtype. */
+int64_t dist_part_elems(int dtype);
+/* How many parts `n_elems` elements make: at least one. */
+int64_t dist_n_parts(int dtype, int64_t n_elems);
+
+/* ---- Records of keys ----------------------------------------------------------------------------- */
+
+/* A run of elements of an array, and the server that holds it. */
+typedef struct dist_shard {
+    uint32_t server;
+    uint32_t reserved;
+    int64_t first, n;
+} dist_shard_t;
+
+/* What all processes of a job agree on about a key. */
+typedef struct dist_record {
+    uint64_t id;    /* 0: not given yet */
+    int64_t number; /* an integer key */
+    char *name;     /* a string key, else NULL; owned */
+    int dtype;
+    int32_t ndim;
+    int64_t shape[DIST_MAX_NDIM];
+    int64_t n_elems;
+    uint32_t n_shards;    /* ascending, covering the array; 0: not placed yet */
+    dist_shard_t *shards; /* owned */
+} dist_record_t;
+
+#define DIST_RECORD_INIT                                                                           \
+    {                                                                                              \
+        .name = NULL                                                                               \
+    }
+
+/* The record of a key of the core, not placed. */
+kvs_status_t dist_record_of(const kvs_key_entry_t *key, dist_record_t *ret_record);
+kvs_status_t dist_record_copy(const dist_record_t *record, dist_record_t *ret_record);
+void dist_record_release(dist_record_t *record);
+void dist_record_encode(const dist_record_t *record, dist_bytes_t *bytes);
+kvs_status_t dist_record_decode(const void *bytes, size_t n_bytes, dist_record_t *ret_record);
+/* Equal for equal name, shape and dtype; wherever it is placed. */
+uint64_t dist_record_digest(const dist_record_t *record);
+uint64_t dist_record_name_hash(const dist_record_t *record);
+int dist_record_same_name(const dist_record_t *a, const dist_record_t *b);
+/* The shard of a server, or NULL. */
+const dist_shard_t *dist_record_shard_of(const dist_record_t *record, uint32_t server);
+
+#define DIST_KEY_TEXT_BYTES   112
+#define DIST_SHAPE_TEXT_BYTES 160
+/* "key 'fc1'", "key 7"; "(64, 3)": for messages; they give `text`. */
+const char *dist_key_text(const dist_record_t *record, char *text);
+const char *dist_shape_text(const dist_record_t *record, char *text);
+#define DIST_KEY_TEXT(record)   dist_key_text((record), (char[DIST_KEY_TEXT_BYTES]){0})
+#define DIST_SHAPE_TEXT(record) dist_shape_text((record), (char[DIST_SHAPE_TEXT_BYTES]){0})
+
+#endif

@@ -1,0 +1,588 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dist_request.c - requests: their messages, sent as fast as each server takes them, and their answers.
+ *
+ * A request has ended when it was answered or has failed, and when nothing reads its elements any more.
+ * One that failed early still sends what is left of its elements: servers count on whole arrays. */
+#include "dist_worker.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Numbers ----------------------------------------------------------------------------------------- */
+
+static bool grow_slots(dist_worker_t *worker)
+{
+    uint32_t n = worker->n_slots == 0 ? 64 : 2 * worker->n_slots;
+    dist_slot_t *slots = realloc(worker->slots, n * sizeof(*slots));
+
+    if (slots == NULL) {
+        return false;
+    }
+    for (uint32_t i = worker->n_slots; i < n; i++) {
+        slots[i] = (dist_slot_t){.generation = 1, .next_free = i + 1 < n ? i + 1 : UINT32_MAX};
+    }
+    worker->first_free = worker->n_slots;
+    worker->slots = slots;
+    worker->n_slots = n;
+    return true;
+}
+
+static bool take_id(dist_request_t *request)
+{
+    dist_worker_t *worker = request->worker;
+    uint32_t i;
+
+    if (worker->first_free == UINT32_MAX && !grow_slots(worker)) {
+        return false;
+    }
+    i = worker->first_free;
+    worker->first_free = worker->slots[i].next_free;
+    worker->slots[i].request = request;
+    request->id = (uint64_t)worker->slots[i].generation << 32 | i;
+    return true;
+}
+
+static void give_id_back(dist_request_t *request)
+{
+    dist_worker_t *worker = request->worker;
+    uint32_t i = (uint32_t)request->id;
+
+    if (request->id == 0) {
+        return;
+    }
+    worker->slots[i].request = NULL;
+    worker->slots[i].generation++;
+    worker->slots[i].generation += worker->slots[i].generation == 0; /* so that no id is 0 */
+    worker->slots[i].next_free = worker->first_free;
+    worker->first_free = i;
+    request->id = 0;
+}
+
+/* NULL: nobody waits for this any more. */
+static dist_request_t *find_request(const dist_worker_t *worker, uint64_t id, uint32_t server)
+{
+    uint32_t i = (uint32_t)id;
+    dist_request_t *request = i < worker->n_slots ? worker->slots[i].request : NULL;
+
+    return request != NULL && request->id == id && request->server == server ? request : NULL;
+}
+
+/* ---- Ends -------------------------------------------------------------------------------------------- */
+
+static bool sends_elements(const dist_request_t *request)
+{
+    return request->kind == DIST_DEFINE || request->kind == DIST_PUSH ||
+           request->kind == DIST_PUSHPULL;
+}
+
+/* Nothing is left to be sent or read. */
+static bool is_idle(const dist_request_t *request)
+{
+    return request->started && !request->queued && request->n_held == 0;
+}
+
+/* Are the values of the request's group still read by any of its requests? */
+static void look_at_values(dist_group_t *group)
+{
+    for (uint32_t i = 0; i < group->n_requests; i++) {
+        if (!is_idle(&group->requests[i])) {
+            return;
+        }
+    }
+    dist_group_has_read(group);
+}
+
+/* After something has moved: what can be said of the request? */
+static void look_at(dist_request_t *request)
+{
+    dist_group_t *group = request->group;
+
+    request->active_ns = dist_now_ns();
+    if (!is_idle(request)) {
+        return;
+    }
+    if (group != NULL && sends_elements(request)) {
+        look_at_values(group);
+    }
+    if (request->ended && !request->counted) {
+        request->counted = true;
+        if (group != NULL && --group->n_left == 0) {
+            dist_group_ended(group);
+        }
+    }
+}
+
+/* The request may be gone after it, as after all that ends one. */
+static void end(dist_request_t *request)
+{
+    request->ended = true;
+    give_id_back(request);
+    look_at(request);
+}
+
+static void fail_request(dist_request_t *request, kvs_status_t status, const char *text)
+{
+    if (!request->ended && request->group != NULL) {
+        dist_group_fail(request->group, status, text);
+    } else if (!request->ended) {
+        dist_call_ended(request->call, status, text);
+    }
+    end(request);
+}
+
+/* ---- Sending ----------------------------------------------------------------------------------------- */
+
+static void body_is_read(void *arg, kvs_status_t status, const char *text)
+{
+    dist_request_t *request = arg;
+    dist_worker_t *worker = request->worker;
+
+    pthread_mutex_lock(&worker->lock);
+    request->n_held--;
+    if (status != KVS_OK) {
+        fail_request(request, status, text);
+    } else {
+        look_at(request);
+    }
+    dist_worker_settle(worker);
+}
+
+static kvs_status_t send(dist_request_t *request, const dist_header_t *header, kvs_net_send_t *net)
+{
+    dist_worker_t *worker = request->worker;
+    uint8_t bytes[DIST_MAX_HEADER_BYTES];
+
+    net->size = (uint32_t)sizeof(*net);
+    net->store = worker->number;
+    net->header = bytes;
+    net->n_header_bytes = dist_header_encode(header, bytes);
+    return kvs_net_send(worker->node,
+                        kvs_net_node_peer(worker->node, KVS_NET_SERVER, (int)request->server), net);
+}
+
+static dist_header_t header_of(const dist_request_t *request)
+{
+    dist_header_t header = {.kind = request->kind, .request = request->id};
+
+    if (request->group != NULL) {
+        const dist_key_t *key = request->group->pub->key->state;
+
+        header.key = key->record.id;
+        header.digest = key->digest;
+        header.dtype = (uint8_t)key->record.dtype;
+        header.round = request->group->round;
+        header.timeout_ms = request->worker->timeout_ms;
+    }
+    return header;
+}
+
+/* The record of the key, as a body. */
+static kvs_status_t send_record(dist_request_t *request)
+{
+    const dist_key_t *key = request->group->pub->key->state;
+    dist_header_t header = header_of(request);
+    kvs_net_send_t net = KVS_NET_SEND_INIT;
+    dist_bytes_t body = DIST_BYTES_INIT;
+    kvs_status_t status;
+
+    dist_record_encode(&key->record, &body);
+    net.body = body.data;
+    net.n_body_bytes = body.n;
+    status = body.failed ? kvs_fail(KVS_ERR_NO_MEMORY, "no memory for the record of a key")
+                         : send(request, &header, &net);
+    dist_bytes_release(&body);
+    return status;
+}
+
+static kvs_status_t send_call(dist_request_t *request)
+{
+    const dist_call_t *call = request->call;
+    dist_header_t header = header_of(request);
+    kvs_net_send_t net = KVS_NET_SEND_INIT;
+
+    header.first = call->number;
+    header.optimizer = request->kind == DIST_OPTIMIZER ? (uint32_t)call->number : 0;
+    net.body = call->body;
+    net.n_body_bytes = call->n_body;
+    return send(request, &header, &net);
+}
+
+static void set_update(const dist_request_t *request, dist_header_t *header)
+{
+    const kvs_opt_update_t *update = &request->group->host.update;
+
+    header->optimizer = request->group->optimizer;
+    if (header->optimizer == 0) {
+        return;
+    }
+    header->states = update->states;
+    for (uint32_t i = 0; i < KVS_OPTIMIZER_MAX_SCALARS; i++) {
+        uint64_t bits;
+
+        header->scalars[i] = update->scalars[i];
+        memcpy(&bits, &update->scalars[i], sizeof(bits));
+        header->n_scalars = bits != 0 ? i + 1 : header->n_scalars;
+    }
+}
+
+/* The next part of the shard's elements. Big ones are read where they lie. */
+static kvs_status_t send_elements(dist_request_t *request)
+{
+    const dist_group_t *group = request->group;
+    dist_header_t header = header_of(request);
+    kvs_net_send_t net = KVS_NET_SEND_INIT;
+    size_t elem_bytes = kvs_dtype_bytes(header.dtype);
+    int64_t n_part = dist_part_elems(header.dtype), n_left = request->n - request->n_sent;
+    bool copied = (size_t)request->n * elem_bytes <= DIST_COPY_BYTES;
+    kvs_status_t status;
+
+    header.first = request->n_sent;
+    header.n = n_left < n_part ? n_left : n_part;
+    if (request->kind == DIST_DEFINE) {
+        header.kind = DIST_VALUE;
+        header.round = 0;
+    } else {
+        set_update(request, &header);
+    }
+    net.n_body_bytes = (size_t)header.n * elem_bytes;
+    if (header.n > 0) {
+        net.body = group->source + (size_t)(request->first + request->n_sent) * elem_bytes;
+    }
+    if (!copied) {
+        net.done = body_is_read;
+        net.arg = request;
+        net.flags = header.n == n_left && group->verb == KVS_VERB_PUSH ? KVS_NET_ACK_NOW : 0;
+    }
+    status = send(request, &header, &net);
+    if (status == KVS_OK) {
+        request->n_sent += header.n;
+        request->n_held += !copied;
+    }
+    return status;
+}
+
+static kvs_status_t send_next(dist_request_t *request)
+{
+    switch (request->kind) {
+    case DIST_PUSH:
+    case DIST_PUSHPULL:
+        return send_elements(request);
+    case DIST_DEFINE:
+        return request->opened ? send_elements(request) : send_record(request);
+    case DIST_PUBLISH:
+    case DIST_LOOKUP:
+        return send_record(request);
+    case DIST_PULL: {
+        dist_header_t header = header_of(request);
+        kvs_net_send_t net = KVS_NET_SEND_INIT;
+
+        return send(request, &header, &net);
+    }
+    default:
+        return send_call(request);
+    }
+}
+
+static bool all_is_sent(const dist_request_t *request)
+{
+    return request->opened && (!sends_elements(request) || request->n_sent == request->n);
+}
+
+static void pop(dist_queue_t *queue)
+{
+    dist_request_t *request = queue->first;
+
+    queue->first = request->next;
+    request->next = NULL;
+    request->queued = false;
+}
+
+/* Not recursive: what ends here may put new requests into this queue. */
+static void pump(dist_worker_t *worker, uint32_t server)
+{
+    dist_queue_t *queue = &worker->queues[server];
+
+    if (queue->pumping) {
+        return;
+    }
+    queue->pumping = true;
+    while (queue->first != NULL) {
+        dist_request_t *request = queue->first;
+        kvs_status_t status = send_next(request);
+
+        if (status == KVS_NET_AGAIN) {
+            break;
+        }
+        if (status == KVS_OK) {
+            request->opened = true;
+            request->active_ns = dist_now_ns();
+            if (all_is_sent(request)) {
+                pop(queue);
+                look_at(request);
+            }
+        } else {
+            char *text = strdup(kvs_plugin_host->last_error());
+
+            pop(queue);
+            fail_request(request, status, text == NULL ? "no memory" : text);
+            free(text);
+        }
+    }
+    queue->pumping = false;
+}
+
+void dist_request_start(dist_request_t *request)
+{
+    dist_worker_t *worker = request->worker;
+    dist_queue_t *queue = &worker->queues[request->server];
+    bool was_empty = queue->first == NULL;
+
+    request->started = true;
+    request->active_ns = dist_now_ns();
+    if (request->server >= (uint32_t)worker->n_servers || !take_id(request)) {
+        fail_request(request, KVS_ERR_NO_MEMORY, "no memory for a request");
+        return;
+    }
+    request->queued = true;
+    if (was_empty) {
+        queue->first = request;
+    } else {
+        queue->last->next = request;
+    }
+    queue->last = request;
+    if (was_empty) { /* else somebody else sends what was there first */
+        pump(worker, request->server);
+    }
+}
+
+void dist_request_withdraw(dist_request_t *request)
+{
+    dist_queue_t *queue = &request->worker->queues[request->server];
+
+    if (!request->queued) {
+        return;
+    }
+    if (queue->first == request) {
+        pop(queue);
+        return;
+    }
+    for (dist_request_t *before = queue->first; before != NULL; before = before->next) {
+        if (before->next == request) {
+            before->next = request->next;
+            queue->last = queue->last == request ? before : queue->last;
+        }
+    }
+    request->queued = false;
+}
+
+void dist_requests_send(dist_worker_t *worker, int server)
+{
+    pthread_mutex_lock(&worker->lock);
+    if (server >= 0 && server < worker->n_servers) {
+        pump(worker, (uint32_t)server);
+    }
+    dist_worker_settle(worker);
+}
+
+/* ---- Failures of many -------------------------------------------------------------------------------- */
+
+static void empty_queue(dist_worker_t *worker, int server)
+{
+    dist_queue_t *queue = &worker->queues[server];
+
+    while (queue->first != NULL) {
+        dist_request_t *request = queue->first;
+
+        pop(queue);
+        if (request->ended) {
+            look_at(request);
+        }
+    }
+}
+
+void dist_requests_fail(dist_worker_t *worker, int server, kvs_status_t status, const char *text)
+{
+    for (int s = 0; s < worker->n_servers; s++) {
+        if (server < 0 || s == server) {
+            empty_queue(worker, s);
+        }
+    }
+    for (uint32_t i = 0; i < worker->n_slots; i++) {
+        dist_request_t *request = worker->slots[i].request;
+
+        if (request != NULL && (server < 0 || request->server == (uint32_t)server)) {
+            fail_request(request, status, text);
+        }
+    }
+}
+
+size_t dist_requests_fail_key(dist_worker_t *worker, const dist_key_t *key, kvs_status_t status,
+                              const char *text)
+{
+    size_t n = 0;
+
+    for (uint32_t i = 0; i < worker->n_slots; i++) {
+        dist_request_t *request = worker->slots[i].request;
+
+        if (request != NULL && request->group != NULL && request->group->pub->key->state == key) {
+            fail_request(request, status, text);
+            n++;
+        }
+    }
+    return n;
+}
+
+int64_t dist_patience_ms(int64_t timeout_ms)
+{
+    return timeout_ms + (timeout_ms < 5000 ? timeout_ms : 5000) + 1000;
+}
+
+void dist_requests_expire(dist_worker_t *worker)
+{
+    int64_t now = dist_now_ns(), patience = dist_patience_ms(worker->timeout_ms) * 1000000;
+
+    for (uint32_t i = 0; i < worker->n_slots && worker->timeout_ms > 0; i++) {
+        dist_request_t *request = worker->slots[i].request;
+
+        if (request != NULL && now - request->active_ns > patience) {
+            const kvs_net_peer_t *peer =
+                kvs_net_node_peer(worker->node, KVS_NET_SERVER, (int)request->server);
+            char text[512];
+
+            snprintf(text, sizeof(text),
+                     "%s has not answered within %.1f s; it is alive, but busy or stuck",
+                     peer->label, (double)patience / 1e9);
+            fail_request(request, KVS_ERR_TIMEOUT, text);
+        }
+    }
+}
+
+/* ---- Answers ----------------------------------------------------------------------------------------- */
+
+static const char *copy_text(const kvs_net_message_t *message, char *text, size_t n_bytes)
+{
+    snprintf(text, n_bytes, "%.*s", (int)message->n_body_bytes, (const char *)message->body);
+    return text;
+}
+
+static void fail_answer(dist_request_t *request, const kvs_net_message_t *message)
+{
+    char text[512];
+
+    snprintf(text, sizeof(text), "%s sent an answer that does not fit the request",
+             message->from->label);
+    fail_request(request, KVS_ERR_PEER, text);
+}
+
+static void take_done(dist_request_t *request, const dist_header_t *header,
+                      const kvs_net_message_t *message)
+{
+    char text[4096];
+
+    if (header->status != KVS_OK) {
+        fail_request(request, header->status, copy_text(message, text, sizeof(text)));
+    } else if (request->kind == DIST_PUSHPULL || request->kind == DIST_PULL ||
+               request->kind == DIST_LOOKUP) {
+        fail_answer(request, message);
+    } else {
+        if (request->call != NULL) {
+            dist_call_ended(request->call, KVS_OK, "");
+        }
+        end(request);
+    }
+}
+
+/* Writing takes long, so it is done without the lock: only this thread ends requests. */
+static void take_part(dist_request_t *request, const dist_header_t *header,
+                      const kvs_net_message_t *message)
+{
+    dist_worker_t *worker = request->worker;
+    dist_group_t *group = request->group;
+    bool pulls = request->kind == DIST_PUSHPULL || request->kind == DIST_PULL;
+
+    if (!pulls || header->first != request->n_got || header->n > request->n - request->n_got ||
+        header->dtype != kvs_dtype_index(group->pub->key->dtype) ||
+        (header->n == 0 && request->n > 0)) {
+        fail_answer(request, message);
+        return;
+    }
+    pthread_mutex_unlock(&worker->lock);
+    dist_group_write(group, request->first + header->first, header->n, message->body);
+    pthread_mutex_lock(&worker->lock);
+    request->n_got += header->n;
+    request->active_ns = dist_now_ns();
+    if (request->n_got == request->n) {
+        end(request);
+    }
+}
+
+static bool fits(const dist_worker_t *worker, const dist_record_t *record)
+{
+    for (uint32_t i = 0; i < record->n_shards; i++) {
+        if (record->shards[i].server >= (uint32_t)worker->n_servers) {
+            return false;
+        }
+    }
+    return record->n_shards > 0 && record->id != 0;
+}
+
+static void take_record(dist_request_t *request, const kvs_net_message_t *message)
+{
+    dist_key_t *key = request->group == NULL ? NULL : request->group->pub->key->state;
+    dist_record_t record;
+
+    if (request->kind != DIST_LOOKUP ||
+        dist_record_decode(message->body, message->n_body_bytes, &record) != KVS_OK) {
+        fail_answer(request, message);
+        return;
+    }
+    if (!fits(request->worker, &record) || dist_record_digest(&record) != key->digest) {
+        dist_record_release(&record);
+        fail_answer(request, message);
+        return;
+    }
+    dist_record_release(&key->record);
+    key->record = record;
+    end(request);
+}
+
+static void take_answer(dist_worker_t *worker, const dist_header_t *header,
+                        const kvs_net_message_t *message)
+{
+    dist_request_t *request;
+
+    pthread_mutex_lock(&worker->lock);
+    request = find_request(worker, header->request, (uint32_t)message->from->rank);
+    if (request != NULL && header->kind == DIST_DONE) {
+        take_done(request, header, message);
+    } else if (request != NULL && header->kind == DIST_PART) {
+        take_part(request, header, message);
+    } else if (request != NULL) {
+        take_record(request, message);
+    }
+    dist_worker_settle(worker);
+}
+
+void dist_worker_message(void *arg, kvs_net_message_t *message)
+{
+    dist_worker_t *worker = arg;
+    dist_header_t header;
+    char text[4096];
+
+    if (message->from->role != KVS_NET_SERVER ||
+        dist_header_decode(message->header, message->n_header_bytes, message->n_body_bytes,
+                           &header) != KVS_OK) {
+        kvs_log(KVS_LOG_WARN, "dist", "a message from %s is dropped: it is malformed",
+                message->from->label);
+    } else if (header.kind == DIST_TELL) {
+        dist_worker_tell(worker, header.key, header.status, copy_text(message, text, sizeof(text)));
+    } else if (header.kind == DIST_DONE || header.kind == DIST_PART || header.kind == DIST_RECORD) {
+        take_answer(worker, &header, message);
+    } else {
+        kvs_log(KVS_LOG_WARN, "dist", "a message of kind %u from %s is not for workers: dropped",
+                (unsigned)header.kind, message->from->label);
+    }
+    kvs_net_message_release(message);
+}

@@ -1,0 +1,589 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dist_round.c - synchronous rounds: each worker's n-th push of a key belongs to round n, whatever the
+ * others do. Parts are summed in order of rank, as soon as every worker's has come and the last
+ * round's value is no longer on its way out; then the weight is replaced or updated, and the part goes
+ * back to those who asked for it. So the bits depend on no order of arrival. */
+#include "dist_depot.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TEXT_BYTES  2048
+#define REPORT_NS   INT64_C(30000000000)
+#define GRACE_MS    5000 /* a round in which parts still arrive is not over */
+#define SCRATCH_MAX DIST_PART_BYTES
+
+static const kvs_device_t host_device = {KVS_DEVICE_CPU, 0};
+
+/* ---- Memory of rounds --------------------------------------------------------------------------------- */
+
+static dist_round_t *new_round(const dist_entry_t *entry)
+{
+    size_t n_workers = (size_t)entry->depot->n_workers, n_parts = (size_t)entry->n_parts;
+    dist_round_t *round =
+        calloc(1, sizeof(*round) +
+                      n_workers * (sizeof(dist_push_t) + n_parts * sizeof(kvs_net_message_t *)));
+    kvs_net_message_t **parts;
+
+    if (round == NULL) {
+        return NULL;
+    }
+    parts = (kvs_net_message_t **)&round->pushes[n_workers];
+    for (size_t w = 0; w < n_workers; w++) {
+        round->pushes[w].parts = parts + w * n_parts;
+    }
+    return round;
+}
+
+static void free_round(const dist_entry_t *entry, dist_round_t *round)
+{
+    for (int w = 0; round != NULL && w < entry->depot->n_workers; w++) {
+        for (int64_t p = 0; p < round->pushes[w].n_parts; p++) {
+            kvs_net_message_release(round->pushes[w].parts[p]);
+        }
+    }
+    free(round);
+}
+
+void dist_round_drop_all(dist_entry_t *entry)
+{
+    for (int i = 0; i < 2; i++) {
+        free_round(entry, entry->rounds[i]);
+        entry->rounds[i] = NULL;
+    }
+}
+
+static void look_at_time(dist_wait_t *wait, int64_t now_ns);
+
+/* The next round takes the place of the current one. */
+static void shift(dist_entry_t *entry)
+{
+    free_round(entry, entry->rounds[0]);
+    entry->rounds[0] = entry->rounds[1];
+    entry->rounds[1] = NULL;
+    entry->n_done++;
+    if (entry->rounds[0] != NULL) {
+        entry->rounds[0]->begun_ns = entry->rounds[0]->latest_ns = dist_now_ns();
+    } else {
+        dist_wait_end(entry->depot->server, &entry->wait);
+    }
+}
+
+/* ---- Failures ----------------------------------------------------------------------------------------- */
+
+typedef struct text {
+    char bytes[TEXT_BYTES];
+    size_t n;
+} text_t;
+
+static void add(text_t *text, const char *format, ...) KVS_PRINTF(2, 3);
+
+static void add(text_t *text, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    int n = vsnprintf(text->bytes + text->n, sizeof(text->bytes) - text->n, format, args);
+
+    va_end(args);
+    text->n += n < 0 ? 0 : (size_t)n;
+    text->n = text->n < sizeof(text->bytes) ? text->n : sizeof(text->bytes) - 1;
+}
+
+/* "key 7, round 3: " */
+static void add_round(text_t *text, const dist_entry_t *entry)
+{
+    add(text, "%s, round %" PRId64 ": ", DIST_KEY_TEXT(&entry->record), entry->n_done + 1);
+}
+
+static bool has_all(const dist_entry_t *entry, int worker)
+{
+    return entry->rounds[0]->pushes[worker].n_parts == entry->n_parts;
+}
+
+/* Names the workers whose push is, or is not, there. */
+static void add_workers(text_t *text, const dist_entry_t *entry, bool there)
+{
+    const char *comma = "";
+
+    for (int w = 0; w < entry->depot->n_workers; w++) {
+        if (has_all(entry, w) == there) {
+            add(text, "%s%s", comma, dist_depot_worker_label(entry->depot, w));
+            comma = ", ";
+        }
+    }
+}
+
+static size_t n_missing(const dist_entry_t *entry)
+{
+    size_t n = 0;
+
+    for (int w = 0; w < entry->depot->n_workers; w++) {
+        n += !has_all(entry, w);
+    }
+    return n;
+}
+
+static void fail_one(dist_entry_t *entry, kvs_status_t status, const char *text)
+{
+    dist_round_t *round = entry->rounds[0];
+
+    entry->failed_round = entry->n_done + 1;
+    entry->failed_status = status;
+    free(entry->failed_text);
+    entry->failed_text = strdup(text);
+    for (int w = 0; w < entry->depot->n_workers; w++) {
+        if (round->pushes[w].n_parts > 0) {
+            dist_depot_send_done(entry->depot, w, round->pushes[w].request, status, text);
+        }
+    }
+    shift(entry);
+    dist_entry_answer_pulls(entry);
+}
+
+void dist_round_fail(dist_entry_t *entry, kvs_status_t status, const char *text)
+{
+    fail_one(entry, status, text);
+    dist_round_check_gone(entry);
+    dist_round_go_on(entry);
+}
+
+/* A push for a round that is over without it. */
+static void refuse_late(dist_entry_t *entry, const dist_header_t *header, int worker)
+{
+    char text[TEXT_BYTES];
+
+    if (header->first != 0) {
+        return; /* the first part was answered */
+    }
+    if (header->round == entry->failed_round && entry->failed_text != NULL) {
+        dist_depot_send_done(entry->depot, worker, header->request, entry->failed_status,
+                             entry->failed_text);
+        return;
+    }
+    snprintf(text, sizeof(text), "%s, round %" PRId64 ": failed before this worker's push came",
+             DIST_KEY_TEXT(&entry->record), header->round);
+    dist_depot_send_done(entry->depot, worker, header->request, KVS_ERR_PEER, text);
+}
+
+/* One that is gone and missing makes the round fail, and the next one too. */
+void dist_round_check_gone(dist_entry_t *entry)
+{
+    for (int w = 0; entry->rounds[0] != NULL && w < entry->depot->n_workers; w++) {
+        const char *why = dist_depot_why_gone(entry->depot, w);
+
+        if (why != NULL && !has_all(entry, w)) {
+            text_t text = {.n = 0};
+
+            add_round(&text, entry);
+            add(&text, "%s", why);
+            fail_one(entry, KVS_ERR_PEER, text.bytes);
+            w = -1;
+        }
+    }
+}
+
+static void report(const dist_entry_t *entry)
+{
+    text_t text = {.n = 0};
+
+    add_round(&text, entry);
+    add(&text, "has waited 30 s for ");
+    add_workers(&text, entry, false);
+    kvs_log(KVS_LOG_WARN, "dist", "%s", text.bytes);
+}
+
+static void fail_missing(dist_entry_t *entry)
+{
+    text_t text = {.n = 0};
+    size_t n = n_missing(entry);
+
+    add_round(&text, entry);
+    if (n > 0) {
+        add_workers(&text, entry, false);
+        add(&text, " %s not pushed within %.3g s, unlike ", n == 1 ? "has" : "have",
+            (double)entry->rounds[0]->timeout_ms / 1000);
+        add_workers(&text, entry, true);
+        add(&text, "; a worker without more data calls join");
+    } else {
+        add(&text, "the other servers have not sent their norms within %.3g s",
+            (double)entry->rounds[0]->timeout_ms / 1000);
+    }
+    dist_round_fail(entry, KVS_ERR_TIMEOUT, text.bytes);
+}
+
+static void look_at_time(dist_wait_t *wait, int64_t now_ns)
+{
+    dist_entry_t *entry = (dist_entry_t *)((char *)wait - offsetof(dist_entry_t, wait));
+    dist_round_t *round = entry->rounds[0];
+    int64_t timeout_ms = round->timeout_ms;
+    int64_t grace_ms = timeout_ms < GRACE_MS ? timeout_ms : GRACE_MS;
+
+    if (!round->reported && now_ns - round->begun_ns >= REPORT_NS) {
+        round->reported = true;
+        report(entry);
+    }
+    if (timeout_ms > 0 && now_ns - round->begun_ns >= timeout_ms * 1000000 &&
+        now_ns - round->latest_ns >= grace_ms * 1000000) {
+        fail_missing(entry);
+    }
+}
+
+/* ---- What updates the weight --------------------------------------------------------------------------- */
+
+/* Every worker's first part is there: do they mean the same optimizer? */
+static bool agree_on_optimizer(dist_entry_t *entry)
+{
+    const dist_round_t *round = entry->rounds[0];
+
+    for (int w = 1; w < entry->depot->n_workers; w++) {
+        if (round->pushes[w].optimizer != round->pushes[0].optimizer) {
+            text_t text = {.n = 0};
+
+            add_round(&text, entry);
+            add(&text, "%s has called set_optimizer %u times, %s %u times",
+                dist_depot_worker_label(entry->depot, 0), round->pushes[0].optimizer,
+                dist_depot_worker_label(entry->depot, w), round->pushes[w].optimizer);
+            add(&text, "; every worker calls it, between the same pushes");
+            dist_round_fail(entry, KVS_ERR_STATE, text.bytes);
+            return false;
+        }
+    }
+    if (round->pushes[0].optimizer > entry->depot->n_optimizers) {
+        dist_round_fail(entry, KVS_ERR_INTERNAL, "a push names an optimizer that was never set");
+        return false;
+    }
+    return true;
+}
+
+static void fail_with_last_error(dist_entry_t *entry, kvs_status_t status)
+{
+    text_t text = {.n = 0};
+
+    add_round(&text, entry);
+    add(&text, "%s", kvs_plugin_host->last_error());
+    dist_round_fail(entry, status, text.bytes);
+}
+
+/* The scalars are those of the lowest rank; the states are made before anything changes. */
+static bool begin_update(dist_entry_t *entry, dist_round_t *round)
+{
+    const dist_push_t *push = &round->pushes[0];
+    kvs_status_t status;
+
+    if (entry->optimizer != push->optimizer) {
+        kvs_opt_key_release(&entry->opt);
+        entry->optimizer = push->optimizer;
+    }
+    if (push->optimizer == 0) {
+        return true;
+    }
+    round->opt = entry->depot->optimizers[push->optimizer - 1].opt;
+    round->update.states = push->states;
+    memcpy(round->update.scalars, push->scalars, sizeof(push->scalars));
+    status = kvs_opt_check_key(round->opt, &entry->view);
+    if (status == KVS_OK && entry->cuts_rows && kvs_opt_has_rows(round->opt)) {
+        status = kvs_fail(KVS_ERR_NOT_IMPLEMENTED,
+                          "optimizer '%s' needs whole rows, but shape %s is cut within rows; call "
+                          "set_optimizer before init, or raise bigarray_bound",
+                          kvs_opt_name(round->opt), DIST_SHAPE_TEXT(&entry->record));
+    }
+    if (status == KVS_OK) {
+        status =
+            kvs_opt_begin_for(round->opt, &entry->opt, &entry->view, entry->weight, push->states);
+    }
+    if (status != KVS_OK) {
+        fail_with_last_error(entry, status);
+        return false;
+    }
+    return true;
+}
+
+static bool settle(dist_entry_t *entry)
+{
+    dist_round_t *round = entry->rounds[0];
+
+    if (round->settled) {
+        return true;
+    }
+    if (!agree_on_optimizer(entry) || !begin_update(entry, round)) {
+        return false;
+    }
+    round->settled = true;
+    return true;
+}
+
+/* ---- Sums ---------------------------------------------------------------------------------------------- */
+
+static bool part_is_there(const dist_entry_t *entry, int64_t part)
+{
+    for (int w = 0; w < entry->depot->n_workers; w++) {
+        if (entry->rounds[0]->pushes[w].n_parts <= part) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* In order of rank, to `to`. */
+static void sum_part(const dist_entry_t *entry, int64_t part, void *to)
+{
+    const dist_round_t *round = entry->rounds[0];
+    int n_workers = entry->depot->n_workers;
+    const void *few[16], **sources = few;
+
+    if (n_workers > 16) {
+        sources = entry->depot->sources;
+    }
+    for (int w = 0; w < n_workers; w++) {
+        sources[w] = round->pushes[w].parts[part]->body;
+    }
+    kvs_sum(entry->record.dtype, dist_entry_part_elems(entry, part), sources, (size_t)n_workers,
+            &to, 1, 0);
+}
+
+static void release_part(const dist_entry_t *entry, int64_t part)
+{
+    for (int w = 0; w < entry->depot->n_workers; w++) {
+        dist_push_t *push = &entry->rounds[0]->pushes[w];
+
+        kvs_net_message_release(push->parts[part]);
+        push->parts[part] = NULL;
+    }
+}
+
+static void step_part(dist_entry_t *entry, int64_t part, const void *grad)
+{
+    const dist_round_t *round = entry->rounds[0];
+
+    kvs_opt_step(round->opt, &round->update, &entry->opt, entry->record.dtype,
+                 part * dist_part_elems(entry->record.dtype), dist_entry_part_elems(entry, part),
+                 grad, dist_entry_part(entry, entry->weight, part));
+}
+
+static void answer_part(dist_entry_t *entry, int64_t part)
+{
+    for (int w = 0; w < entry->depot->n_workers; w++) {
+        const dist_push_t *push = &entry->rounds[0]->pushes[w];
+
+        if (push->wants_value) {
+            dist_entry_send_part(entry, w, push->request, part);
+        }
+    }
+}
+
+static void apply_part(dist_entry_t *entry, int64_t part)
+{
+    dist_round_t *round = entry->rounds[0];
+
+    if (dist_entry_part_elems(entry, part) > 0) {
+        if (round->opt == NULL) {
+            sum_part(entry, part, dist_entry_part(entry, entry->weight, part));
+        } else if (entry->depot->n_workers == 1) {
+            step_part(entry, part, round->pushes[0].parts[part]->body);
+        } else {
+            sum_part(entry, part, entry->depot->scratch);
+            step_part(entry, part, entry->depot->scratch);
+        }
+    }
+    release_part(entry, part);
+    round->n_applied++;
+    answer_part(entry, part);
+}
+
+/* Part by part, as they come. */
+static void apply_parts(dist_entry_t *entry)
+{
+    dist_round_t *round = entry->rounds[0];
+
+    while (round->n_applied < entry->n_parts && part_is_there(entry, round->n_applied) &&
+           entry->parts[round->n_applied].n_readers == 0) {
+        apply_part(entry, round->n_applied);
+    }
+}
+
+/* ---- Optimizers that look at whole arrays ---------------------------------------------------------------- */
+
+static bool sum_whole(dist_entry_t *entry)
+{
+    dist_round_t *round = entry->rounds[0];
+    kvs_status_t status = KVS_OK;
+
+    if (round->summed) {
+        return true;
+    }
+    if (entry->merge == NULL) {
+        status = kvs_cpu_provider()->alloc(host_device, entry->n_bytes, &entry->merge);
+    }
+    if (status != KVS_OK) {
+        fail_with_last_error(entry, status);
+        return false;
+    }
+    for (int64_t part = 0; part < entry->n_parts; part++) {
+        if (dist_entry_part_elems(entry, part) > 0) {
+            sum_part(entry, part, dist_entry_part(entry, entry->merge, part));
+        }
+        release_part(entry, part);
+    }
+    round->summed = true;
+    return true;
+}
+
+static void apply_whole(dist_entry_t *entry)
+{
+    dist_round_t *round = entry->rounds[0];
+
+    if (!part_is_there(entry, entry->n_parts - 1) || entry->n_readers > 0 || !sum_whole(entry)) {
+        return;
+    }
+    if (entry->record.n_shards == 1) {
+        kvs_opt_prepare(round->opt, &entry->opt, entry->record.dtype, entry->shard->n, entry->merge,
+                        entry->weight, &round->update);
+    } else if (!dist_norms_go_on(entry, entry->merge)) {
+        return;
+    }
+    for (int64_t part = 0; part < entry->n_parts; part++) {
+        if (dist_entry_part_elems(entry, part) > 0) {
+            step_part(entry, part, dist_entry_part(entry, entry->merge, part));
+        }
+        round->n_applied++;
+        answer_part(entry, part);
+    }
+}
+
+/* ---- Going on ------------------------------------------------------------------------------------------- */
+
+static void finish(dist_entry_t *entry)
+{
+    const dist_round_t *round = entry->rounds[0];
+
+    for (int w = 0; w < entry->depot->n_workers; w++) {
+        if (!round->pushes[w].wants_value) {
+            dist_depot_send_done(entry->depot, w, round->pushes[w].request, KVS_OK, "");
+        }
+    }
+    shift(entry);
+    dist_entry_answer_pulls(entry);
+}
+
+/* One step; false when nothing more can be done now. */
+static bool advance(dist_entry_t *entry)
+{
+    dist_round_t *round = entry->rounds[0];
+
+    if (round == NULL || !part_is_there(entry, round->n_applied) || !settle(entry)) {
+        return false;
+    }
+    if (round->opt != NULL && kvs_opt_needs_whole(round->opt)) {
+        apply_whole(entry);
+    } else {
+        apply_parts(entry);
+    }
+    if (entry->rounds[0] != round || round->n_applied < entry->n_parts) {
+        return false;
+    }
+    finish(entry);
+    dist_round_check_gone(entry);
+    return true;
+}
+
+/* Not recursive: a failure within comes back here for the rounds after it. */
+void dist_round_go_on(dist_entry_t *entry)
+{
+    if (entry->applying) {
+        entry->again = true;
+        return;
+    }
+    entry->applying = true;
+    do {
+        entry->again = false;
+        while (advance(entry)) {
+        }
+    } while (entry->again);
+    entry->applying = false;
+}
+
+/* ---- Pushes come ------------------------------------------------------------------------------------------ */
+
+static const char *why_misfit(const dist_entry_t *entry, const dist_header_t *header)
+{
+    int64_t part = header->first / dist_part_elems(entry->record.dtype);
+
+    if (header->dtype != entry->record.dtype || header->digest != entry->digest) {
+        return "a push does not have the shape and dtype of its key";
+    }
+    if (part >= entry->n_parts || header->n != dist_entry_part_elems(entry, part)) {
+        return "a part of a push is not one of its key's";
+    }
+    return header->round > entry->n_done + 2 ? "a push is ahead by more than one round" : NULL;
+}
+
+/* The round the push belongs to, made if need be. NULL: no memory. */
+static dist_round_t *round_of(dist_entry_t *entry, int64_t number)
+{
+    dist_round_t **round = &entry->rounds[number - entry->n_done - 1];
+
+    if (*round == NULL) {
+        *round = new_round(entry);
+        if (*round != NULL) {
+            (*round)->begun_ns = dist_now_ns();
+        }
+        if (*round != NULL && round == &entry->rounds[0]) {
+            entry->wait.look = look_at_time;
+            dist_wait_begin(entry->depot->server, &entry->wait);
+        }
+    }
+    return *round;
+}
+
+static void note_push(dist_round_t *round, dist_push_t *push, const dist_header_t *header)
+{
+    push->request = header->request;
+    push->wants_value = header->kind == DIST_PUSHPULL;
+    push->optimizer = header->optimizer;
+    push->states = header->states;
+    memcpy(push->scalars, header->scalars, sizeof(push->scalars));
+    if (header->timeout_ms > 0 &&
+        (round->timeout_ms == 0 || header->timeout_ms < round->timeout_ms)) {
+        round->timeout_ms = header->timeout_ms;
+    }
+}
+
+void dist_round_take_push(dist_entry_t *entry, const dist_header_t *header,
+                          kvs_net_message_t *message)
+{
+    int worker = message->from->rank;
+    int64_t part = header->first / dist_part_elems(entry->record.dtype);
+    const char *misfit = why_misfit(entry, header);
+    dist_round_t *round = NULL;
+
+    if (misfit == NULL && header->round <= entry->n_done) {
+        refuse_late(entry, header, worker);
+        kvs_net_message_release(message);
+        return;
+    }
+    if (misfit == NULL) {
+        round = round_of(entry, header->round);
+        misfit = round == NULL                           ? "no memory for a round"
+                 : round->pushes[worker].n_parts != part ? "a part of a push is out of order"
+                                                         : NULL;
+    }
+    if (misfit != NULL) {
+        dist_depot_send_done(entry->depot, worker, header->request, KVS_ERR_INTERNAL, misfit);
+        kvs_net_message_release(message);
+        return;
+    }
+    if (part == 0) {
+        note_push(round, &round->pushes[worker], header);
+    }
+    round->pushes[worker].parts[part] = message;
+    round->pushes[worker].n_parts++;
+    round->latest_ns = dist_now_ns();
+    if (round == entry->rounds[0]) {
+        dist_round_check_gone(entry);
+        dist_round_go_on(entry);
+    }
+}

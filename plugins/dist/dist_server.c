@@ -1,0 +1,644 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dist_server.c - the node: stores come and go, messages are looked at and handed on, workers are seen
+ * to leave, time is told. All of it on the node's I/O thread; others only wait for the end. */
+#include "dist_server.h"
+
+#include "dist_depot.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define TICK_MS 100
+
+enum {
+    HEAD_CONTROLLER,
+    HEAD_MULTI_PRECISION,
+    HEAD_STOP,
+    HEAD_SYNC,
+    HEAD_COMPRESSION,
+    HEAD_PROFILER
+};
+
+struct dist_server {
+    kvs_net_node_t *node; /* fixed after open */
+    /* the I/O thread's */
+    dist_depot_t *depots;
+    dist_wait_t *waits;
+    bool ticks;
+    int n_gone;  /* room of `gone` */
+    char **gone; /* by rank: why the worker pushes no more; NULL: it is there */
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool ended; /* guarded by lock, as what follows */
+    kvs_status_t status;
+    char *text;
+};
+
+/* ---- Things that wait ------------------------------------------------------------------------------- */
+
+static void tick(void *arg)
+{
+    dist_server_t *server = arg;
+    int64_t now = dist_now_ns();
+
+    for (dist_wait_t *wait = server->waits, *next; wait != NULL; wait = next) {
+        next = wait->next;
+        wait->look(wait, now);
+    }
+    if (server->waits == NULL) {
+        server->ticks = false;
+        (void)kvs_net_node_set_tick(server->node, 0, NULL, NULL); /* nothing else can be done */
+    }
+}
+
+void dist_wait_begin(dist_server_t *server, dist_wait_t *wait)
+{
+    if (wait->listed) {
+        return;
+    }
+    wait->listed = true;
+    wait->prev = NULL;
+    wait->next = server->waits;
+    if (wait->next != NULL) {
+        wait->next->prev = wait;
+    }
+    server->waits = wait;
+    if (!server->ticks) {
+        server->ticks = kvs_net_node_set_tick(server->node, TICK_MS, tick, server) == KVS_OK;
+    }
+}
+
+void dist_wait_end(dist_server_t *server, dist_wait_t *wait)
+{
+    if (!wait->listed) {
+        return;
+    }
+    wait->listed = false;
+    if (wait->prev != NULL) {
+        wait->prev->next = wait->next;
+    } else {
+        server->waits = wait->next;
+    }
+    if (wait->next != NULL) {
+        wait->next->prev = wait->prev;
+    }
+}
+
+/* ---- Stores ------------------------------------------------------------------------------------------ */
+
+static void free_depot(dist_depot_t *depot)
+{
+    for (size_t i = 0; i < depot->entries.n_items; i++) {
+        dist_entry_free(depot->entries.items[i].value);
+    }
+    dist_map_release(&depot->entries);
+    dist_directory_free(depot);
+    dist_optimizers_free(depot);
+    for (int w = 0; depot->closed != NULL && w < depot->n_workers; w++) {
+        free(depot->closed[w]);
+    }
+    free(depot->closed);
+    free(depot->sources);
+    free(depot->scratch);
+    free(depot);
+}
+
+static dist_depot_t *new_depot(dist_server_t *server, uint32_t number)
+{
+    dist_depot_t *depot = calloc(1, sizeof(*depot));
+
+    if (depot == NULL) {
+        return NULL;
+    }
+    depot->server = server;
+    depot->node = server->node;
+    depot->number = number;
+    depot->rank = kvs_net_node_rank(server->node);
+    depot->n_workers = kvs_net_node_count(server->node, KVS_NET_WORKER);
+    depot->n_servers = kvs_net_node_count(server->node, KVS_NET_SERVER);
+    depot->closed = calloc((size_t)depot->n_workers + 1, sizeof(*depot->closed));
+    depot->sources = calloc((size_t)depot->n_workers + 1, sizeof(void *));
+    depot->scratch = aligned_alloc(64, DIST_PART_BYTES);
+    if (depot->closed == NULL || depot->sources == NULL || depot->scratch == NULL) {
+        free_depot(depot);
+        return NULL;
+    }
+    return depot;
+}
+
+static dist_depot_t **link_of_depot(dist_server_t *server, uint32_t number)
+{
+    dist_depot_t **link = &server->depots;
+
+    while (*link != NULL && ((*link)->number != number || (*link)->is_closed)) {
+        link = &(*link)->next;
+    }
+    return link;
+}
+
+static void open_depot(dist_server_t *server, uint32_t number)
+{
+    dist_depot_t *depot;
+
+    pthread_mutex_lock(&server->lock); /* until the node is set: this may be its first event */
+    pthread_mutex_unlock(&server->lock);
+    depot = new_depot(server, number);
+    if (depot == NULL) {
+        (void)kvs_net_node_tell(server->node, number, KVS_ERR_NO_MEMORY,
+                                "a server has no memory for the store");
+        return;
+    }
+    depot->next = server->depots;
+    server->depots = depot;
+}
+
+/* Free it once nothing of it is on its way any more. */
+static void free_if_done(dist_depot_t *depot)
+{
+    dist_depot_t **link = &depot->server->depots;
+
+    if (!depot->is_closed || depot->n_readers > 0) {
+        return;
+    }
+    while (*link != depot) {
+        link = &(*link)->next;
+    }
+    *link = depot->next;
+    free_depot(depot);
+}
+
+static void close_depot(dist_server_t *server, uint32_t number)
+{
+    dist_depot_t *depot = *link_of_depot(server, number);
+
+    if (depot != NULL) {
+        depot->is_closed = true;
+        for (size_t i = 0; i < depot->entries.n_items; i++) {
+            dist_entry_t *entry = depot->entries.items[i].value;
+
+            if (entry != NULL) {
+                dist_round_drop_all(entry);
+                dist_wait_end(server, &entry->wait);
+            }
+        }
+        free_if_done(depot);
+    }
+}
+
+void dist_depot_let_go(dist_depot_t *depot)
+{
+    depot->n_readers--;
+    free_if_done(depot);
+}
+
+/* ---- Workers ------------------------------------------------------------------------------------------ */
+
+const char *dist_depot_worker_label(const dist_depot_t *depot, int worker)
+{
+    return kvs_net_node_peer(depot->node, KVS_NET_WORKER, worker)->label;
+}
+
+const char *dist_depot_why_gone(const dist_depot_t *depot, int worker)
+{
+    const dist_server_t *server = depot->server;
+
+    if (worker < server->n_gone && server->gone[worker] != NULL) {
+        return server->gone[worker];
+    }
+    return depot->closed[worker];
+}
+
+static void check_gone(dist_depot_t *depot, int worker)
+{
+    for (size_t i = 0; i < depot->entries.n_items; i++) {
+        dist_entry_t *entry = depot->entries.items[i].value;
+
+        if (entry != NULL && entry->rounds[0] != NULL) {
+            dist_round_check_gone(entry);
+            dist_round_go_on(entry);
+        }
+    }
+    if (worker == 0) {
+        dist_directory_check_gone(depot);
+    }
+}
+
+static bool note_gone(dist_server_t *server, int worker, const char *text)
+{
+    if (worker >= server->n_gone) {
+        char **grown = realloc(server->gone, (size_t)(worker + 1) * sizeof(*grown));
+
+        if (grown == NULL) {
+            return false;
+        }
+        memset(grown + server->n_gone, 0, (size_t)(worker + 1 - server->n_gone) * sizeof(*grown));
+        server->gone = grown;
+        server->n_gone = worker + 1;
+    }
+    if (server->gone[worker] == NULL) {
+        server->gone[worker] = strdup(text);
+    }
+    return server->gone[worker] != NULL;
+}
+
+static void lose_worker(dist_server_t *server, const kvs_net_peer_t *peer, const char *text)
+{
+    if (!note_gone(server, peer->rank, text)) {
+        return; /* rounds that need it end at their deadline */
+    }
+    for (dist_depot_t *depot = server->depots; depot != NULL; depot = depot->next) {
+        if (!depot->is_closed) {
+            check_gone(depot, peer->rank);
+        }
+    }
+}
+
+static void take_close(dist_depot_t *depot, int worker)
+{
+    char text[512];
+
+    snprintf(text, sizeof(text), "%s has closed the store", dist_depot_worker_label(depot, worker));
+    free(depot->closed[worker]);
+    depot->closed[worker] = strdup(text);
+    check_gone(depot, worker);
+}
+
+/* ---- Answers ------------------------------------------------------------------------------------------ */
+
+static void answer(dist_depot_t *depot, int worker, const dist_header_t *header, const void *body,
+                   size_t n_bytes)
+{
+    uint8_t bytes[DIST_MAX_HEADER_BYTES];
+    kvs_net_send_t net = KVS_NET_SEND_INIT;
+
+    net.flags = KVS_NET_URGENT;
+    net.store = depot->number;
+    net.header = bytes;
+    net.n_header_bytes = dist_header_encode(header, bytes);
+    net.body = body;
+    net.n_body_bytes = n_bytes;
+    /* Whoever can't be reached is seen to die or leave. */
+    (void)kvs_net_send(depot->node, kvs_net_node_peer(depot->node, KVS_NET_WORKER, worker), &net);
+}
+
+void dist_depot_send_done(dist_depot_t *depot, int worker, uint64_t request, kvs_status_t status,
+                          const char *text)
+{
+    dist_header_t header = {.kind = DIST_DONE, .request = request, .status = status};
+
+    answer(depot, worker, &header, text, status == KVS_OK ? 0 : strlen(text));
+}
+
+void dist_depot_tell(dist_depot_t *depot, int worker, uint64_t key, kvs_status_t status,
+                     const char *text)
+{
+    dist_header_t header = {.kind = DIST_TELL, .key = key, .status = status};
+
+    answer(depot, worker, &header, text, strlen(text));
+}
+
+void dist_depot_send_record(dist_depot_t *depot, int worker, uint64_t request,
+                            const dist_record_t *record)
+{
+    dist_header_t header = {.kind = DIST_RECORD, .request = request};
+    dist_bytes_t body = DIST_BYTES_INIT;
+
+    dist_record_encode(record, &body);
+    if (body.failed) {
+        dist_depot_send_done(depot, worker, request, KVS_ERR_NO_MEMORY,
+                             "no memory on the server for a record");
+    } else {
+        answer(depot, worker, &header, body.data, body.n);
+    }
+    dist_bytes_release(&body);
+}
+
+/* ---- Commands ----------------------------------------------------------------------------------------- */
+
+static void end(dist_server_t *server, kvs_status_t status, const char *text)
+{
+    pthread_mutex_lock(&server->lock);
+    if (!server->ended) {
+        server->ended = true;
+        server->status = status;
+        server->text = strdup(text);
+        pthread_cond_broadcast(&server->changed);
+    }
+    pthread_mutex_unlock(&server->lock);
+}
+
+static void take_command(dist_depot_t *depot, const dist_header_t *header,
+                         const kvs_net_message_t *message)
+{
+    int worker = message->from->rank;
+    kvs_status_t status = KVS_OK;
+    const char *text = "";
+
+    switch (header->first) {
+    case HEAD_CONTROLLER:
+        kvs_log(KVS_LOG_WARN, "dist",
+                "server %d: command 0 with %zu bytes from %s is passed over: optimizers come by "
+                "set_optimizer, as names and parameters",
+                depot->rank, message->n_body_bytes, message->from->label);
+        break;
+    case HEAD_MULTI_PRECISION: /* a parameter of the optimizer */
+    case HEAD_SYNC:            /* servers of this backend are in no other mode */
+        break;
+    case HEAD_STOP:
+        kvs_log(KVS_LOG_INFO, "dist", "server %d is stopped by %s", depot->rank,
+                message->from->label);
+        break;
+    case HEAD_COMPRESSION:
+    case HEAD_PROFILER:
+        status = KVS_ERR_NOT_IMPLEMENTED;
+        text = header->first == HEAD_COMPRESSION
+                   ? "not implemented: gradient compression by servers"
+                   : "not implemented: the profiler of servers";
+        break;
+    default:
+        kvs_log(KVS_LOG_WARN, "dist", "server %d: unknown command %lld with %zu bytes from %s",
+                depot->rank, (long long)header->first, message->n_body_bytes, message->from->label);
+        break;
+    }
+    dist_depot_send_done(depot, worker, header->request, status, text);
+    if (header->first == HEAD_STOP) {
+        end(depot->server, KVS_OK, "");
+    }
+}
+
+/* ---- Messages ----------------------------------------------------------------------------------------- */
+
+static void take_define(dist_depot_t *depot, const dist_header_t *header,
+                        const kvs_net_message_t *message)
+{
+    dist_entry_t *entry;
+    kvs_status_t status = dist_entry_new(depot, header, message, &entry);
+
+    if (status != KVS_OK) {
+        dist_depot_send_done(depot, message->from->rank, header->request, status,
+                             kvs_plugin_host->last_error());
+    } else if (entry->defined) { /* nothing follows */
+        dist_depot_send_done(depot, message->from->rank, header->request, KVS_OK, "");
+    }
+}
+
+/* Of a key that is not kept: told once, with the first part. */
+static void refuse_unknown(dist_depot_t *depot, const dist_header_t *header, int worker)
+{
+    if (header->kind != DIST_VALUE && header->first == 0) {
+        char text[128];
+
+        snprintf(text, sizeof(text), "server %d does not keep the key of id %llu", depot->rank,
+                 (unsigned long long)header->key);
+        dist_depot_send_done(depot, worker, header->request, KVS_ERR_NOT_FOUND, text);
+    }
+}
+
+static void take_data(dist_depot_t *depot, const dist_header_t *header, kvs_net_message_t *message)
+{
+    dist_entry_t *entry = dist_map_find(&depot->entries, header->key);
+    bool is_push = header->kind == DIST_PUSH || header->kind == DIST_PUSHPULL;
+
+    if (entry == NULL || (header->kind != DIST_VALUE && !entry->defined)) {
+        refuse_unknown(depot, header, message->from->rank);
+    } else if (is_push) {
+        dist_round_take_push(entry, header, message);
+        return; /* which owns the message */
+    } else if (header->kind == DIST_PULL) {
+        dist_entry_take_pull(entry, header, message->from->rank);
+    } else {
+        dist_entry_take_value(entry, header, message);
+    }
+    kvs_net_message_release(message);
+}
+
+static void take_sums(dist_depot_t *depot, const dist_header_t *header,
+                      const kvs_net_message_t *message)
+{
+    dist_entry_t *entry = dist_map_find(&depot->entries, header->key);
+
+    if (entry != NULL && entry->defined) {
+        dist_norms_take_sums(entry, header, message);
+    }
+}
+
+static bool may_send(const dist_depot_t *depot, const dist_header_t *header,
+                     const kvs_net_peer_t *from)
+{
+    switch ((dist_kind_t)header->kind) {
+    case DIST_DEFINE:
+    case DIST_VALUE:
+        return from->role == KVS_NET_WORKER && from->rank == 0;
+    case DIST_PUBLISH:
+        return from->role == KVS_NET_WORKER && from->rank == 0 && depot->rank == 0;
+    case DIST_LOOKUP:
+        return from->role == KVS_NET_WORKER && depot->rank == 0;
+    case DIST_PUSH:
+    case DIST_PUSHPULL:
+    case DIST_PULL:
+    case DIST_OPTIMIZER:
+    case DIST_COMMAND:
+    case DIST_CLOSE:
+        return from->role == KVS_NET_WORKER;
+    case DIST_SUMS:
+        return from->role == KVS_NET_SERVER;
+    default:
+        return false;
+    }
+}
+
+static void take(dist_depot_t *depot, const dist_header_t *header, kvs_net_message_t *message)
+{
+    switch ((dist_kind_t)header->kind) {
+    case DIST_VALUE:
+    case DIST_PUSH:
+    case DIST_PUSHPULL:
+    case DIST_PULL:
+        take_data(depot, header, message);
+        return; /* which owns the message */
+    case DIST_DEFINE:
+        take_define(depot, header, message);
+        break;
+    case DIST_PUBLISH:
+        dist_directory_publish(depot, header, message);
+        break;
+    case DIST_LOOKUP:
+        dist_directory_look_up(depot, header, message);
+        break;
+    case DIST_OPTIMIZER:
+        dist_optimizers_take(depot, header, message);
+        break;
+    case DIST_COMMAND:
+        take_command(depot, header, message);
+        break;
+    case DIST_CLOSE:
+        take_close(depot, message->from->rank);
+        break;
+    case DIST_SUMS:
+        take_sums(depot, header, message);
+        break;
+    default:
+        break;
+    }
+    kvs_net_message_release(message);
+}
+
+static void on_message(void *arg, kvs_net_message_t *message)
+{
+    dist_server_t *server = arg;
+    dist_depot_t *depot = *link_of_depot(server, message->store);
+    dist_header_t header;
+
+    if (depot == NULL) {
+        kvs_net_message_release(message); /* of a store that could not be opened, which was told */
+        return;
+    }
+    if (dist_header_decode(message->header, message->n_header_bytes, message->n_body_bytes,
+                           &header) != KVS_OK ||
+        !may_send(depot, &header, message->from)) {
+        kvs_log(KVS_LOG_WARN, "dist",
+                "a message from %s is dropped: it is malformed, or not its to send",
+                message->from->label);
+        kvs_net_message_release(message);
+        return;
+    }
+    take(depot, &header, message);
+}
+
+static void on_event(void *arg, const kvs_net_event_t *event)
+{
+    dist_server_t *server = arg;
+
+    switch ((kvs_net_event_kind_t)event->kind) {
+    case KVS_NET_EVENT_STORE_OPENED:
+        open_depot(server, event->store);
+        break;
+    case KVS_NET_EVENT_STORE_CLOSED:
+        close_depot(server, event->store);
+        break;
+    case KVS_NET_EVENT_LEFT:
+    case KVS_NET_EVENT_DEAD:
+        if (event->peer != NULL && event->peer->role == KVS_NET_WORKER) {
+            lose_worker(server, event->peer, event->text);
+        }
+        break;
+    case KVS_NET_EVENT_ENDED:
+        end(server, event->status, event->text);
+        break;
+    default: /* answers never wait for room, and errors are the workers' to tell */
+        break;
+    }
+}
+
+/* ---- The life of a server ------------------------------------------------------------------------------ */
+
+static void free_server(dist_server_t *server)
+{
+    while (server->depots != NULL) {
+        dist_depot_t *next = server->depots->next;
+
+        free_depot(server->depots);
+        server->depots = next;
+    }
+    for (int i = 0; i < server->n_gone; i++) {
+        free(server->gone[i]);
+    }
+    free(server->gone);
+    free(server->text);
+    pthread_cond_destroy(&server->changed);
+    pthread_mutex_destroy(&server->lock);
+    free(server);
+}
+
+kvs_status_t dist_server_open(kvs_net_job_t *job, const kvs_net_fact_t *facts, uint32_t n_facts,
+                              dist_server_t **ret_server)
+{
+    dist_server_t *server = calloc(1, sizeof(*server));
+    kvs_net_node_args_t args = KVS_NET_NODE_ARGS_INIT;
+    pthread_condattr_t monotonic;
+    kvs_status_t status;
+
+    if (server == NULL) {
+        return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for a server");
+    }
+    pthread_mutex_init(&server->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&server->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    args.role = KVS_NET_SERVER;
+    args.facts = facts;
+    args.n_facts = n_facts;
+    args.group = "dist";
+    args.message = on_message;
+    args.event = on_event;
+    args.arg = server;
+    pthread_mutex_lock(&server->lock);
+    status = kvs_net_node_open(job, &args, &server->node);
+    pthread_mutex_unlock(&server->lock);
+    if (status != KVS_OK) {
+        free_server(server);
+        return status;
+    }
+    *ret_server = server;
+    return KVS_OK;
+}
+
+kvs_status_t dist_server_wait_ready(dist_server_t *server)
+{
+    return kvs_net_node_wait_ready(server->node, -1);
+}
+
+static struct timespec time_after(int64_t timeout_ms)
+{
+    struct timespec time;
+    int64_t ns;
+
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    ns = time.tv_nsec + timeout_ms % 1000 * 1000000;
+    time.tv_sec += timeout_ms / 1000 + ns / 1000000000;
+    time.tv_nsec = ns % 1000000000;
+    return time;
+}
+
+kvs_status_t dist_server_wait_end(dist_server_t *server, int64_t timeout_ms)
+{
+    struct timespec deadline = time_after(timeout_ms < 0 ? 0 : timeout_ms);
+    kvs_status_t status = KVS_ERR_TIMEOUT;
+    int waited = 0;
+
+    pthread_mutex_lock(&server->lock);
+    while (!server->ended && waited != ETIMEDOUT) {
+        waited = timeout_ms < 0
+                     ? pthread_cond_wait(&server->changed, &server->lock)
+                     : pthread_cond_timedwait(&server->changed, &server->lock, &deadline);
+    }
+    if (!server->ended) {
+        (void)kvs_fail(KVS_ERR_TIMEOUT, "the server goes on");
+    } else {
+        status = server->status;
+        if (status != KVS_OK) {
+            (void)kvs_fail(status, "%s", server->text == NULL ? "no memory" : server->text);
+        }
+    }
+    pthread_mutex_unlock(&server->lock);
+    return status;
+}
+
+kvs_status_t dist_server_close(dist_server_t *server, int64_t timeout_ms)
+{
+    kvs_status_t status;
+
+    if (server == NULL) {
+        return KVS_OK;
+    }
+    status = kvs_net_node_close(server->node, timeout_ms);
+    server->node = NULL;
+    free_server(server);
+    return status;
+}

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dist_worker.h - a store of a worker: from operations of the core to requests to servers, and from
+ * their answers to arrays.
+ *
+ * An operation (dist_op_t) is a list of groups, one a key (dist_group_t); a group asks every server
+ * that holds a shard of its key (dist_request_t). dist_worker.c has the operations and their order on
+ * each key, dist_request.c the requests, dist_control.c what is asked by calls that wait.
+ *
+ * Two kinds of threads: callers, one at a time for what is issued (the core sees to it), who begin
+ * operations and may write into send queues; and the node's I/O thread, which alone handles answers
+ * and ends requests. `lock` guards all that both touch; the core is never called under it. Lock order:
+ * the core's, then `lock`, then the node's own. */
+#ifndef DIST_WORKER_H
+#define DIST_WORKER_H
+
+#include "dist_message.h"
+
+#include <kvstore/kit.h>
+#include <kvstore/net.h>
+
+#include <pthread.h>
+#include <stdbool.h>
+
+typedef struct dist_worker dist_worker_t;
+typedef struct dist_group dist_group_t;
+typedef struct dist_key dist_key_t;
+typedef struct dist_op dist_op_t;
+typedef struct dist_call dist_call_t;
+
+/* Pushes of a key that are on their way or not over yet: servers take the current and the next round. */
+#define DIST_MAX_PUSHES 2
+/* Arrays up to this size are copied as they are sent, so that the caller has them back at once. */
+#define DIST_COPY_BYTES (64 << 10)
+
+/* What one server is asked: all messages to it, and all its answers. Guarded by the worker's lock. */
+typedef struct dist_request {
+    struct dist_request *next; /* in its server's queue */
+    dist_group_t *group;       /* whose it is: a group's */
+    dist_call_t *call;         /* or a call's that waits */
+    dist_worker_t *worker;
+    uint64_t id;  /* 0: nobody waits for an answer any more */
+    uint8_t kind; /* dist_kind_t of its first message */
+    bool started;
+    bool queued;  /* messages are left to be sent */
+    bool opened;  /* DEFINE: its first message is sent, elements follow */
+    bool ended;   /* answered, or failed: what is left is memory that is still being read */
+    bool counted; /* its end has been counted */
+    uint32_t server;
+    int64_t first, n; /* elements of the array: the shard */
+    int64_t n_sent;   /* of its elements */
+    int64_t n_got;
+    uint32_t n_held;   /* bodies that are still being read */
+    int64_t active_ns; /* when something last moved */
+} dist_request_t;
+
+typedef enum dist_phase {
+    DIST_PHASE_DEFINE = 1, /* rank 0: every server gets its shard */
+    DIST_PHASE_PUBLISH,    /* rank 0: the directory is told */
+    DIST_PHASE_LOOKUP,     /* other ranks: wait for that */
+    DIST_PHASE_EXCHANGE    /* push, pull, pushpull */
+} dist_phase_t;
+
+/* What an operation does to one key; the state of the core's group. */
+struct dist_group {
+    kvs_hoststore_group_t host; /* first: of a store in process; else its update, as issued */
+    dist_op_t *op;
+    const kvs_group_t *pub;
+    dist_group_t *next; /* in its key's queue */
+    uint8_t phase;      /* dist_phase_t */
+    uint8_t verb;       /* kvs_verb_t of what the phase EXCHANGE does */
+    bool failed;        /* the operation has its error */
+    bool reads;         /* `source` is the caller's */
+    uint32_t optimizer; /* which set_optimizer the update is for; 0: none */
+    int64_t round;
+    const char *source; /* what is sent; NULL if there are no elements */
+    void *sum;          /* the memory of `source`, if it is ours */
+    char *result;       /* what was pulled, if arrays of the call share memory */
+    dist_request_t *requests;
+    dist_request_t one; /* memory of `requests` where one is enough */
+    uint32_t n_requests;
+    uint32_t n_left; /* that have not ended */
+};
+
+struct dist_op {
+    kvs_op_t *pub;
+    dist_worker_t *worker;
+    dist_op_t *next;  /* among those to be settled */
+    size_t n_left;    /* groups that have not ended */
+    size_t n_reading; /* groups whose values are still being read */
+    bool listed;      /* to be settled */
+    bool issuing;     /* its verb runs: it does the settling */
+    bool consumed;    /* the core was told */
+    kvs_status_t status;
+    size_t first_error; /* its place in the call's list */
+    char *text;
+};
+
+typedef enum dist_key_state { DIST_KEY_NEW, DIST_KEY_WAITING, DIST_KEY_READY } dist_key_state_t;
+
+struct dist_key {
+    kvs_hoststore_key_t
+        host;              /* first: of a store in process; `opt` also counts a worker's updates */
+    dist_worker_t *worker; /* NULL: never seen */
+    dist_key_t *prev, *next; /* of the worker's */
+    uint8_t state;           /* dist_key_state_t */
+    dist_record_t record;
+    uint64_t digest;
+    int64_t n_rounds;           /* pushes started */
+    uint32_t n_pushes;          /* started and not over */
+    dist_group_t *first, *last; /* groups that wait for their turn */
+    dist_group_t *current;      /* of them, the init or broadcast that has begun */
+    bool advancing;
+    kvs_status_t told; /* an error of another rank, for the next use */
+    char *told_text;
+    void *spare; /* memory for a sum; as large as the array */
+    size_t n_spare_bytes;
+};
+
+/* A call that waits for answers of servers. */
+struct dist_call {
+    dist_request_t request;
+    const uint8_t *body;
+    size_t n_body;
+    int64_t number; /* goes as `first`, and `optimizer` */
+    bool done;
+    kvs_status_t status;
+    char *text;
+};
+
+typedef struct dist_queue {
+    dist_request_t *first, *last;
+    bool pumping;
+} dist_queue_t;
+
+typedef struct dist_slot {
+    dist_request_t *request; /* NULL: free */
+    uint32_t generation;
+    uint32_t next_free;
+} dist_slot_t;
+
+struct dist_worker {
+    /* fixed after open */
+    kvs_net_node_t *node;
+    kvs_net_store_t *net;
+    uint32_t number; /* the store's, of all processes */
+    char *type;
+    char *loaded; /* what all workers must have in common; cut up by open */
+    int rank, n_workers, n_servers;
+    int64_t timeout_ms; /* 0: for ever */
+    int64_t cut_elems;
+    /* changed by calls that the core lets in one at a time */
+    kvs_opt_t *opt;
+    uint32_t n_optimizers; /* calls of set_optimizer that succeeded */
+    uint64_t last_id;      /* rank 0: of keys */
+    uint64_t *loads;       /* rank 0: bytes placed on each server */
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* a call is done */
+    dist_key_t *keys;       /* from here on guarded by lock */
+    dist_queue_t *queues;   /* to each server */
+    dist_slot_t *slots;     /* of requests that wait for an answer */
+    uint32_t n_slots, first_free;
+    dist_op_t *to_settle;
+    kvs_status_t failure; /* nothing works any more */
+    char *failure_text;
+    kvs_status_t told; /* an error of another rank, for the next operation */
+    char *told_text;
+    bool passed; /* of close: the I/O thread has come by */
+};
+
+/* ---- dist_worker.c ------------------------------------------------------------------------------- */
+
+typedef struct dist_worker_args {
+    kvs_net_node_t *node;
+    const char *type;
+    const char *loaded; /* as in kvs_open_args_t */
+    int64_t timeout_ms;
+    int64_t cut_elems;
+} dist_worker_args_t;
+
+kvs_status_t dist_worker_new(const dist_worker_args_t *args, dist_worker_t **ret_worker);
+/* Open it together with the other workers. On failure it is to be freed. */
+kvs_status_t dist_worker_open(dist_worker_t *worker);
+/* Frees it, whatever it returns. No event comes any more. Not on the I/O thread. */
+kvs_status_t dist_worker_close(dist_worker_t *worker, int64_t timeout_ms);
+void dist_worker_free(dist_worker_t *worker); /* one that was never opened */
+void dist_worker_key_release(dist_worker_t *worker, kvs_key_entry_t *key);
+
+/* As in kvs_backend_ops_t. */
+kvs_status_t dist_worker_issue(dist_worker_t *worker, kvs_op_t *op);
+kvs_status_t dist_worker_run(dist_worker_t *worker, kvs_op_t *op);
+
+/* On the I/O thread: a node has died or left; the job is over for us; time passes. */
+void dist_worker_lose(dist_worker_t *worker, const kvs_net_peer_t *peer, kvs_status_t status,
+                      const char *text);
+void dist_worker_fail(dist_worker_t *worker, kvs_status_t status, const char *text);
+void dist_worker_tick(dist_worker_t *worker);
+/* An error of another rank, of this key or, if it is 0, of the store. */
+void dist_worker_tell(dist_worker_t *worker, uint64_t key, kvs_status_t status, const char *text);
+
+/* Release the lock, then tell the core what happened under it. I/O thread. */
+void dist_worker_settle(dist_worker_t *worker);
+/* The group's requests have all ended. Lock held, as for those below. */
+void dist_group_ended(dist_group_t *group);
+/* Nothing of the caller's values is needed any more. */
+void dist_group_has_read(dist_group_t *group);
+void dist_group_fail(dist_group_t *group, kvs_status_t status, const char *text);
+/* Write elements [first, first + n) of the array to the group's outs. Without the lock. */
+void dist_group_write(const dist_group_t *group, int64_t first, int64_t n, const void *data);
+
+/* ---- dist_request.c ------------------------------------------------------------------------------ */
+
+/* Give the request a number and put it in its server's queue. */
+void dist_request_start(dist_request_t *request);
+/* Take it out of its queue: its memory goes. Only a call's, whose messages are copied. */
+void dist_request_withdraw(dist_request_t *request);
+/* Send what there is room for. I/O thread. */
+void dist_requests_send(dist_worker_t *worker, int server);
+/* Fail every request to this server; -1: to all. */
+void dist_requests_fail(dist_worker_t *worker, int server, kvs_status_t status, const char *text);
+/* Fail those of one key; gives how many. */
+size_t dist_requests_fail_key(dist_worker_t *worker, const dist_key_t *key, kvs_status_t status,
+                              const char *text);
+/* Fail those whose server has not moved for too long. */
+void dist_requests_expire(dist_worker_t *worker);
+/* A message of the store. I/O thread. */
+void dist_worker_message(void *arg, kvs_net_message_t *message);
+
+/* ---- dist_control.c ------------------------------------------------------------------------------ */
+
+kvs_status_t dist_worker_set_optimizer(dist_worker_t *worker, const kvs_optimizer_spec_t *spec);
+kvs_status_t dist_worker_set_optimizer_attr(dist_worker_t *worker, const kvs_param_t *attr);
+kvs_status_t dist_worker_barrier(dist_worker_t *worker);
+kvs_status_t dist_worker_send_command(dist_worker_t *worker, int head, const void *body,
+                                      size_t n_bytes);
+kvs_status_t dist_worker_num_dead_nodes(dist_worker_t *worker, const char *role, int64_t timeout_ms,
+                                        int *ret_dead);
+/* Without answers: this worker pushes no more. */
+void dist_worker_say_closed(dist_worker_t *worker);
+/* The call's request has ended. Lock held. */
+void dist_call_ended(dist_call_t *call, kvs_status_t status, const char *text);
+
+/* ---- small things -------------------------------------------------------------------------------- */
+
+int64_t dist_now_ns(void);
+/* Milliseconds that a call waits for peers: what the net takes for `timeout_ms`, in which 0 is for
+ * ever. */
+static inline int64_t dist_net_timeout(int64_t timeout_ms)
+{
+    return timeout_ms == 0 ? -1 : timeout_ms;
+}
+/* How long a server may be silent that is alive: it has the deadline itself, and tells more. */
+int64_t dist_patience_ms(int64_t timeout_ms);
+
+#endif
