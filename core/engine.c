@@ -89,11 +89,11 @@ static void drop_key_locked(kvsi_op_t *op, kvsi_key_t *key)
     bool is_awaited = !op->store->keeps_weights && key->mark > op->pub.sequence;
 
     if (!is_awaited) {
-        kvsi_keys_set_live(&op->store->keys, key, false);
+        kvsi_keys_drop(&op->store->keys, key);
     }
 }
 
-/* A key whose init failed takes back what the backend made of it, and can be initialised again. */
+/* The backend takes back what it made of a key whose init failed. */
 static void forget_key(kvsi_op_t *op, kvs_group_t *group)
 {
     kvs_store_t *store = op->store;
@@ -107,13 +107,6 @@ static void forget_key(kvsi_op_t *op, kvs_group_t *group)
     drop_key_locked(op, key);
     key->used = key->live;
     pthread_mutex_unlock(&store->lock);
-}
-
-/* Whether the key is the one that the op was issued for: its init may have failed since, and
- * another have been issued. */
-static bool is_live_locked(const kvsi_op_t *op, const kvs_group_t *group)
-{
-    return key_of(group)->live && key_of(group)->born <= op->pub.sequence;
 }
 
 static kvsi_op_t *take_debt_locked(kvs_store_t *store, const kvs_key_entry_t *key);
@@ -131,7 +124,7 @@ static kvs_status_t check_late(kvsi_op_t *op, const kvs_group_t *group)
 
     pthread_mutex_lock(&store->lock);
     debt = take_debt_locked(store, group->key);
-    live = is_live_locked(op, group);
+    live = key_of(group)->live;
     pthread_mutex_unlock(&store->lock);
     if (debt != NULL) {
         return tell(debt, verb);
@@ -352,7 +345,7 @@ static bool own_lanes_locked(kvsi_op_t *op)
     op->late = op->store->debts != NULL; /* something may have failed since the op was resolved */
     for (size_t g = 0; g < op->pub.n_groups; g++) {
         key_of(&op->pub.groups[g])->lane.owned = true;
-        op->late |= !is_live_locked(op, &op->pub.groups[g]);
+        op->late |= !key_of(&op->pub.groups[g])->live;
     }
     op->store->updater_lane.owned |= op->uses_updater;
     return true;

@@ -155,23 +155,25 @@ static kvsi_key_t *new_key(kvsi_keys_t *keys, const kvs_key_t *key, uint64_t has
 kvs_status_t kvsi_keys_add(kvsi_keys_t *keys, const kvs_key_t *key, kvsi_key_t **ret_key)
 {
     uint64_t hash = hash_of(key);
-    kvsi_key_t **slot, *made;
+    kvsi_key_t *known = keys->n_slots == 0 ? NULL : *slot_of(keys, key, hash), *made;
     kvs_status_t status;
 
-    if (keys->n_slots > 0 && *(slot = slot_of(keys, key, hash)) != NULL) {
-        *ret_key = *slot;
+    if (known != NULL && !known->dropped) {
+        *ret_key = known;
         return KVS_OK;
     }
     status = kvsi_key_check(key);
     if (status != KVS_OK) {
         return status;
     }
-    if ((2 * (keys->n_used + 1) > keys->n_slots && !grow(keys)) ||
+    if ((known == NULL && 2 * (keys->n_used + 1) > keys->n_slots && !grow(keys)) ||
         (made = new_key(keys, key, hash)) == NULL) {
         return kvs_fail(KVS_ERR_NO_MEMORY, "key %s: no memory for its entry", KVSI_KEY_TEXT(key));
     }
     *slot_of(keys, key, hash) = made;
-    keys->n_used++;
+    keys->n_used += known == NULL;
+    made->next = keys->all;
+    keys->all = made;
     *ret_key = made;
     return KVS_OK;
 }
@@ -193,6 +195,12 @@ void kvsi_keys_set_live(kvsi_keys_t *keys, kvsi_key_t *key, bool live)
     } else if (key->name != NULL && key->entry.number == keys->next_number - 1) {
         keys->next_number--;
     }
+}
+
+void kvsi_keys_drop(kvsi_keys_t *keys, kvsi_key_t *key)
+{
+    kvsi_keys_set_live(keys, key, false);
+    key->dropped = true;
 }
 
 kvs_status_t kvsi_keys_check_kind(const kvsi_keys_t *keys, const kvs_key_t *key)
@@ -233,8 +241,11 @@ kvs_status_t kvsi_key_set_layout(kvsi_key_t *key, const kvs_tensor_t *tensor, in
 
 void kvsi_keys_release(kvsi_keys_t *keys)
 {
-    for (size_t i = 0; i < keys->n_slots; i++) {
-        free_key(keys->slots[i]);
+    while (keys->all != NULL) {
+        kvsi_key_t *next = keys->all->next;
+
+        free_key(keys->all);
+        keys->all = next;
     }
     free(keys->slots);
     keys->slots = NULL;

@@ -410,10 +410,6 @@ static kvs_status_t add_key(kvsi_op_t *op, const kvsi_request_t *request, size_t
     known->mark_group = op->pub.n_groups;
     op->group_of_key[i] = op->pub.n_groups;
     op->made[op->pub.n_groups] = !known->live;
-    if (!known->live) {
-        known->born = op->pub.sequence;
-        known->proven = false;
-    }
     op->pub.groups[op->pub.n_groups].key = &known->entry;
     op->pub.groups[op->pub.n_groups].list_index = i;
     op->pub.n_groups++;

@@ -155,10 +155,8 @@ static kvs_status_t close_backend(kvs_store_t *store)
 {
     kvs_status_t status;
 
-    for (size_t i = 0; i < store->keys.n_slots; i++) {
-        kvsi_key_t *key = store->keys.slots[i];
-
-        if (key != NULL && key->used && store->ops->key_release != NULL) {
+    for (kvsi_key_t *key = store->keys.all; key != NULL; key = key->next) {
+        if (key->used && store->ops->key_release != NULL) {
             store->ops->key_release(store->state, &key->entry);
         }
     }

@@ -432,6 +432,34 @@ static void a_key_whose_init_failed_is_free_again(void)
     KT_OK(kvs_store_close(store));
 }
 
+static void what_is_in_flight_keeps_the_key_whose_init_failed(void)
+{
+    kvs_store_t *store;
+    kvs_event_t *init, *push;
+    float value = 1, other[3] = {1, 2, 3};
+    const kvs_key_entry_t *old, *new;
+
+    fake_begin();
+    store = fake_open(FAKE_ASYNC);
+    init = start(store, KVS_VERB_INIT, 1, &value);
+    push = start(store, KVS_VERB_PUSH, 1, &value);
+    fake_complete_failed("init 1", KVS_ERR_PEER, "rank 0 is gone");
+    KT_FAIL(finish(init), KVS_ERR_PEER, "rank 0");
+    fake_complete_inside(true);
+    KT_OK(call(store, KVS_VERB_INIT, 1, other, 3));
+    old = fake_call(1)->groups[0].entry;
+    new = fake_call(2)->groups[0].entry;
+    KT_TRUE(old != new); /* and so its state was zeroed */
+    KT_INT(old->shape[0], 1);
+    KT_INT(new->shape[0], 3);
+    fake_complete_failed("push 1", KVS_ERR_NOT_FOUND, "no such key here");
+    KT_FAIL(finish(push), KVS_ERR_NOT_FOUND, "no such key here");
+    KT_OK(call(store, KVS_VERB_PULL, 1, other, 3));
+    KT_REAL(other[2], 3);
+    KT_OK(kvs_store_close(store));
+    KT_INT(fake_count("release 1"), 2);
+}
+
 static void the_only_init_that_fails_leaves_the_key_type_open(void)
 {
     kvs_store_t *store;
@@ -603,6 +631,7 @@ static const kt_test_t tests[] = {
     KT_TEST(an_error_after_the_call_is_told_once_by_the_next_operation_on_the_key),
     KT_TEST(an_error_after_the_call_is_told_by_wait_all_or_close),
     KT_TEST(a_key_whose_init_failed_is_free_again),
+    KT_TEST(what_is_in_flight_keeps_the_key_whose_init_failed),
     KT_TEST(the_only_init_that_fails_leaves_the_key_type_open),
     KT_TEST(an_exchange_that_fails_does_not_undo_a_later_one),
     KT_TEST(a_call_past_its_deadline_fails_and_its_operation_goes_on),

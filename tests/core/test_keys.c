@@ -167,6 +167,36 @@ static void the_last_live_key_frees_the_kind(void)
     kvsi_keys_release(&keys);
 }
 
+static void a_dropped_key_is_replaced_and_stays_readable(void)
+{
+    kvsi_keys_t keys = {.state_bytes = 8};
+    const int64_t shape[] = {2};
+    kvs_tensor_t tensor = kt_tensor(NULL, KVS_DTYPE_float32, shape, 1);
+    kvsi_key_t *old = add(&keys, kvs_key_int(1)), *new, *each;
+    size_t n = 0;
+
+    KT_OK(kvsi_key_set_layout(old, &tensor, 2));
+    kvsi_keys_set_live(&keys, old, true);
+    memset(old->entry.state, 7, 8);
+    kvsi_keys_drop(&keys, old);
+    KT_TRUE(!old->live);
+    KT_INT(keys.n_live, 0);
+    KT_TRUE(find(&keys, kvs_key_int(1)) == old);
+    new = add(&keys, kvs_key_int(1));
+    KT_TRUE(new != old);
+    KT_TRUE(find(&keys, kvs_key_int(1)) == new);
+    KT_TRUE(add(&keys, kvs_key_int(1)) == new);
+    KT_INT(((char *)new->entry.state)[7], 0);
+    KT_INT(new->entry.ndim, -1);
+    KT_INT(old->entry.shape[0], 2);
+    KT_INT(keys.n_used, 1);
+    for (each = keys.all; each != NULL; each = each->next) {
+        n += each == old || each == new;
+    }
+    KT_INT(n, 2);
+    kvsi_keys_release(&keys);
+}
+
 static void a_layout_is_copied_and_can_be_replaced(void)
 {
     kvsi_keys_t keys = {0};
@@ -275,6 +305,7 @@ static const kt_test_t tests[] = {
     KT_TEST(a_number_given_back_at_once_is_given_again),
     KT_TEST(the_first_live_key_decides_the_kind),
     KT_TEST(the_last_live_key_frees_the_kind),
+    KT_TEST(a_dropped_key_is_replaced_and_stays_readable),
     KT_TEST(a_layout_is_copied_and_can_be_replaced),
     KT_TEST(any_utf8_text_is_taken),
     KT_TEST(text_that_is_not_utf8_is_refused_with_the_place),

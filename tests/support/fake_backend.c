@@ -289,6 +289,7 @@ static void name_call(const char *verb, const kvs_op_t *op, name_t name)
 static void record_group(const kvs_group_t *group, fake_group_t *to)
 {
     key_text(group->key, to->key, sizeof(to->key));
+    to->entry = group->key;
     to->number = group->key->number;
     to->n_values = group->n_values;
     to->n_outs = group->n_outs;

@@ -30,6 +30,7 @@ enum { FAKE_MAX_GROUPS = 8, FAKE_MAX_ARRAYS = 8 };
 
 typedef struct fake_group {
     char key[64];
+    const kvs_key_entry_t *entry;
     int64_t number;
     size_t n_values, n_outs, n_row_ids;
     /* their data */
