@@ -61,10 +61,14 @@ kvs_status_t kvsi_verdict_fail(const kvs_plugin_info_t *info)
 {
     int outside = info->state == KVS_PLUGIN_DISABLED || info->state == KVS_PLUGIN_UNAVAILABLE;
     int names_file = strncmp(info->reason, info->manifest, strlen(info->manifest)) == 0;
+    int is_path = info->manifest[0] != '('; /* else "(static)" */
 
     return kvs_fail(outside ? KVS_ERR_UNAVAILABLE : KVS_ERR_PLUGIN,
-                    "plugin \"%s\"%s%s%s: %s: %s%s%s", info->name, names_file ? "" : " (",
-                    names_file ? "" : info->manifest, names_file ? "" : ")",
+                    "plugin \"%s\"%s%s%s: %s: %s%s%s", info->name,
+                    names_file ? ""
+                    : is_path  ? " ("
+                               : " ",
+                    names_file ? "" : info->manifest, names_file || !is_path ? "" : ")",
                     kvs_plugin_state_text(info->state), info->reason,
                     info->fix[0] != '\0' ? "; " : "", info->fix);
 }
