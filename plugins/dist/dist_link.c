@@ -46,10 +46,12 @@ static void on_event(void *arg, const kvs_net_event_t *event)
 
         switch ((kvs_net_event_kind_t)event->kind) {
         case KVS_NET_EVENT_LEFT:
-        case KVS_NET_EVENT_DEAD:
             if (event->peer != NULL) {
-                dist_worker_lose(worker, event->peer, event->status, event->text);
+                dist_worker_lose(worker, event->peer, event->text);
             }
+            break;
+        case KVS_NET_EVENT_DEAD:
+            dist_worker_fail(worker, event->status, event->text);
             break;
         case KVS_NET_EVENT_ROOM:
             if (event->peer->role == KVS_NET_SERVER) {

@@ -1012,14 +1012,10 @@ void dist_worker_fail(dist_worker_t *worker, kvs_status_t status, const char *te
     dist_worker_settle(worker);
 }
 
-void dist_worker_lose(dist_worker_t *worker, const kvs_net_peer_t *peer, kvs_status_t status,
-                      const char *text)
+/* Workers that leave in good order are missed by rounds only, and servers see to that. */
+void dist_worker_lose(dist_worker_t *worker, const kvs_net_peer_t *peer, const char *text)
 {
-    if (status != KVS_OK) {
-        dist_worker_fail(worker, status, text);
-        return;
-    }
-    if (peer->role == KVS_NET_SERVER) { /* it has left in good order, and its keys are gone */
+    if (peer->role == KVS_NET_SERVER) { /* and its keys are gone */
         pthread_mutex_lock(&worker->lock);
         dist_requests_fail(worker, peer->rank, KVS_ERR_PEER, text);
         dist_worker_settle(worker);

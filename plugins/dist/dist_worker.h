@@ -190,9 +190,9 @@ void dist_worker_key_release(dist_worker_t *worker, kvs_key_entry_t *key);
 kvs_status_t dist_worker_issue(dist_worker_t *worker, kvs_op_t *op);
 kvs_status_t dist_worker_run(dist_worker_t *worker, kvs_op_t *op);
 
-/* On the I/O thread: a node has died or left; the job is over for us; time passes. */
-void dist_worker_lose(dist_worker_t *worker, const kvs_net_peer_t *peer, kvs_status_t status,
-                      const char *text);
+/* On the I/O thread: a node has left in good order; one has died, or the job is over for us; time
+ * passes. */
+void dist_worker_lose(dist_worker_t *worker, const kvs_net_peer_t *peer, const char *text);
 void dist_worker_fail(dist_worker_t *worker, kvs_status_t status, const char *text);
 void dist_worker_tick(dist_worker_t *worker);
 /* An error of another rank, of this key or, if it is 0, of the store. */

@@ -7,6 +7,7 @@
 
 struct exchange {
     kvs_store_t *store;
+    int rank, n_workers;
     const model_t *model;
     size_t n_networks;
     kvs_key_t keys[MODEL_MAX_ARRAYS];
@@ -71,7 +72,7 @@ static kvs_status_t set_optimizer(kvs_store_t *store, const optimizer_settings_t
 }
 
 kvs_status_t exchange_open(const char *backend, const optimizer_settings_t *settings,
-                           network_t *const *networks, size_t n_networks, exchange_t **ret_exchange)
+                           exchange_t **ret_exchange)
 {
     exchange_t *exchange = calloc(1, sizeof(*exchange));
     kvs_status_t status;
@@ -79,11 +80,12 @@ kvs_status_t exchange_open(const char *backend, const optimizer_settings_t *sett
     if (exchange == NULL) {
         return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for an exchange");
     }
-    exchange->model = &networks[0]->model;
-    exchange->n_networks = n_networks;
-    status = make_lists(exchange, networks);
+    status = kvs_store_create(backend, NULL, 0, &exchange->store);
     if (status == KVS_OK) {
-        status = kvs_store_create(backend, NULL, 0, &exchange->store);
+        status = kvs_store_rank(exchange->store, &exchange->rank);
+    }
+    if (status == KVS_OK) {
+        status = kvs_store_num_workers(exchange->store, &exchange->n_workers);
     }
     if (status == KVS_OK) {
         status = set_optimizer(exchange->store, settings);
@@ -94,6 +96,16 @@ kvs_status_t exchange_open(const char *backend, const optimizer_settings_t *sett
     }
     *ret_exchange = exchange;
     return KVS_OK;
+}
+
+int exchange_rank(const exchange_t *exchange)
+{
+    return exchange->rank;
+}
+
+int exchange_n_workers(const exchange_t *exchange)
+{
+    return exchange->n_workers;
 }
 
 kvs_status_t exchange_close(exchange_t *exchange)
@@ -118,13 +130,20 @@ static kvs_arrays_t all_of(const exchange_t *exchange, const kvs_tensor_t *tenso
     return (kvs_arrays_t){tensors, n_keys * exchange->n_networks, exchange->per_key, n_keys};
 }
 
-kvs_status_t exchange_begin(exchange_t *exchange)
+kvs_status_t exchange_begin(exchange_t *exchange, network_t *const *networks, size_t n_networks)
 {
-    size_t n_keys = exchange->model->n_arrays;
+    size_t n_keys = networks[0]->model.n_arrays;
     kvs_tensor_t first[MODEL_MAX_ARRAYS];
+    kvs_status_t status;
 
+    exchange->model = &networks[0]->model;
+    exchange->n_networks = n_networks;
+    status = make_lists(exchange, networks);
+    if (status != KVS_OK) {
+        return status;
+    }
     for (size_t a = 0; a < n_keys; a++) {
-        first[a] = exchange->weights[a * exchange->n_networks];
+        first[a] = exchange->weights[a * n_networks];
     }
     kvs_arrays_t values = kvs_arrays(first, n_keys);
     kvs_arrays_t outs = all_of(exchange, exchange->weights);

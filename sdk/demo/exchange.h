@@ -18,17 +18,19 @@ typedef struct optimizer_settings {
     double rescale_grad; /* 1 / images in a batch: gradients are sums over them */
 } optimizer_settings_t;
 
-/* Create the store `backend` with the optimizer sgd, for networks of one model, one a device; they
- * must outlive the exchange. Errors are the store's. Ended by exchange_close. */
+/* Create the store `backend` with the optimizer sgd. Errors are the store's. Ended by exchange_close. */
 kvs_status_t exchange_open(const char *backend, const optimizer_settings_t *settings,
-                           network_t *const *networks, size_t n_networks,
                            exchange_t **ret_exchange);
 /* Returns the first error of the store that nobody has been told. NULL does nothing. */
 kvs_status_t exchange_close(exchange_t *exchange);
 
-/* Before the first update: the weights of the first network become those of the store and of every
- * network. */
-kvs_status_t exchange_begin(exchange_t *exchange);
+/* Which of how many processes this is: 0 of 1 if the store has one only. */
+int exchange_rank(const exchange_t *exchange);
+int exchange_n_workers(const exchange_t *exchange);
+
+/* Before the first update, with networks of one model, one a device, which must outlive the exchange: the
+ * weights of the first network, in the first process, become those of the store and of every network. */
+kvs_status_t exchange_begin(exchange_t *exchange, network_t *const *networks, size_t n_networks);
 /* Gradients of every network in, new weights of every network out. */
 kvs_status_t exchange_update(exchange_t *exchange);
 

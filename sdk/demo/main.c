@@ -4,6 +4,7 @@
 #include "chart.h"
 #include "data.h"
 #include "gallery.h"
+#include "job.h"
 #include "options.h"
 #include "sha256.h"
 #include "team.h"
@@ -42,24 +43,35 @@ static kvs_status_t load_data(const options_t *options, run_t *run)
     if (status == KVS_OK) {
         status = dataset_load(options->data_dir, "t10k", &run->test_set);
     }
-    if (status == KVS_OK) {
-        printf("data        %zu training and %zu test images of %zu x %zu pixels from %s\n",
-               run->train_set.n_images, run->test_set.n_images, run->train_set.rows,
-               run->train_set.columns, options->data_dir);
-    }
     return status;
 }
 
-static void describe(const trainer_config_t *config, const model_t *model)
+/* All processes compute the same; the first one talks. */
+static int talks(const run_t *run)
 {
+    return trainer_rank(run->trainer) == 0;
+}
+
+static void describe(const options_t *options, const trainer_config_t *config, const run_t *run)
+{
+    const model_t *model = trainer_model(run->trainer);
+    int n_workers = trainer_n_workers(run->trainer);
+
+    printf("data        %zu training and %zu test images of %zu x %zu pixels from %s\n",
+           run->train_set.n_images, run->test_set.n_images, run->train_set.rows,
+           run->train_set.columns, options->data_dir);
     printf("model       ");
     for (size_t l = 0; l <= model->n_layers; l++) {
         printf("%s%zu", l > 0 ? "-" : "", model->sizes[l]);
     }
     printf(" perceptron, %zu weights in %zu arrays\n", model_n_elems(model), model->n_arrays);
-    printf("store       %s, libkvstore %s; %zu device%s, cpu(0) to cpu(%zu), on %zu thread%s\n",
-           config->backend, kvs_version(), config->n_devices, config->n_devices == 1 ? "" : "s",
-           config->n_devices - 1, config->n_threads, config->n_threads == 1 ? "" : "s");
+    printf("store       %s, libkvstore %s; ", config->backend, kvs_version());
+    if (n_workers > 1) {
+        printf("%d processes, each with ", n_workers);
+    }
+    printf("%zu device%s, cpu(0) to cpu(%zu), on %zu thread%s\n", config->n_devices,
+           config->n_devices == 1 ? "" : "s", config->n_devices - 1, config->n_threads,
+           config->n_threads == 1 ? "" : "s");
     printf("optimizer   sgd in the store, learning rate %g, momentum %g, wd %g, batches of %zu\n",
            config->optimizer.learning_rate, config->optimizer.momentum, config->optimizer.wd,
            config->batch);
@@ -95,7 +107,9 @@ static kvs_status_t prepare(const options_t *options, run_t *run)
     if (status != KVS_OK) {
         return status;
     }
-    describe(&config, trainer_model(run->trainer));
+    if (talks(run)) {
+        describe(options, &config, run);
+    }
     run->accuracies = calloc(options->n_epochs, sizeof(*run->accuracies));
     run->predicted = calloc(run->test_set.n_images, sizeof(*run->predicted));
     if (run->accuracies == NULL || run->predicted == NULL) {
@@ -116,6 +130,9 @@ static kvs_status_t train(const options_t *options, run_t *run)
         progress_clear(&progress);
         if (status != KVS_OK) {
             return status;
+        }
+        if (!talks(run)) {
+            continue;
         }
         run->accuracies[e] =
             (double)trainer_test(run->trainer, run->predicted) / (double)run->test_set.n_images;
@@ -210,7 +227,7 @@ static kvs_status_t run_all(const options_t *options, run_t *run)
     if (status == KVS_OK) {
         status = train(options, run);
     }
-    if (status == KVS_OK) {
+    if (status == KVS_OK && talks(run)) {
         status = summarise(options, run);
     }
     return status;
@@ -245,6 +262,10 @@ int main(int argc, char **argv)
     if (options.help) {
         options_print_help(stdout);
         return 0;
+    }
+    if (options.n_workers > 0 && !job_is_there()) {
+        (void)job_start(&options, argc, argv); /* comes back only if it failed */
+        return fail(1, "");
     }
     if (run_all(&options, &run) != KVS_OK) {
         fail(1, "");

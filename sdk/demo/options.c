@@ -12,6 +12,7 @@
 typedef enum kind { FLAG, COUNT, TEXT } kind_t;
 
 typedef struct row {
+    char letter; /* 0: none */
     const char *name, *value, *help;
     kind_t kind;
     size_t offset;   /* of its member in options_t: int, size_t or const char * */
@@ -19,28 +20,48 @@ typedef struct row {
 } row_t;
 
 static const row_t rows[] = {
-    {"backend", "NAME", "the store to train with (default local)", TEXT,
+    {0, "backend", "NAME", "the store to train with (default local)", TEXT,
      offsetof(options_t, backend), 0, 0},
-    {"devices", "K",
-     "device contexts, cpu(0) to cpu(K-1), each with its part of every batch (default 2)", COUNT,
-     offsetof(options_t, n_devices), 1, 64},
-    {"epochs", "N", "passes over the training images (default 12)", COUNT,
+    {0, "devices", "K",
+     "device contexts, cpu(0) to cpu(K-1), each with its part of every batch (default 2; with -w 1 "
+     "a worker)",
+     COUNT, offsetof(options_t, n_devices), 1, 64},
+    {'w', "workers", "N",
+     "start N processes that work together; their devices share every batch (default: only this "
+     "one)",
+     COUNT, offsetof(options_t, n_workers), 1, 64},
+    {'s', "servers", "M", "with -w: start M servers (default 1)", COUNT,
+     offsetof(options_t, n_servers), 0, 64},
+    {0, "epochs", "N", "passes over the training images (default 12)", COUNT,
      offsetof(options_t, n_epochs), 1, 1000},
-    {"threads", "N", "threads that compute (default: one a device, at most one a core)", COUNT,
+    {0, "threads", "N", "threads that compute (default: one a device, at most one a core)", COUNT,
      offsetof(options_t, n_threads), 1, 64},
-    {"data", "DIR",
+    {0, "data", "DIR",
      "where the files of Fashion-MNIST lie, packed or not (default " DEFAULT_DATA_DIR ")", TEXT,
      offsetof(options_t, data_dir), 0, 0},
-    {"out", "DIR", "where the pictures go (default: demo in the build tree)", TEXT,
+    {0, "out", "DIR", "where the pictures go (default: demo in the build tree)", TEXT,
      offsetof(options_t, out_dir), 0, 0},
-    {"help", NULL, "print this", FLAG, offsetof(options_t, help), 0, 0},
+    {0, "help", NULL, "print this", FLAG, offsetof(options_t, help), 0, 0},
 };
 
 enum { N_ROWS = sizeof(rows) / sizeof(rows[0]) };
 
-/* The row that `arg`, "--name" or "--name=value", is about, or NULL. */
+static const row_t *find_letter(char letter)
+{
+    for (size_t i = 0; i < N_ROWS; i++) {
+        if (rows[i].letter == letter) {
+            return &rows[i];
+        }
+    }
+    return NULL;
+}
+
+/* The row that `arg`, "--name", "--name=value" or "-n", is about, or NULL. */
 static const row_t *find_row(const char *arg)
 {
+    if (arg[0] == '-' && arg[1] != '-' && arg[1] != '\0' && arg[2] == '\0') {
+        return find_letter(arg[1]);
+    }
     for (size_t i = 0; i < N_ROWS && strncmp(arg, "--", 2) == 0; i++) {
         size_t length = strlen(rows[i].name);
 
@@ -113,7 +134,7 @@ static kvs_status_t take_flag(const row_t *row, const char *arg, options_t *opti
 kvs_status_t options_parse(int argc, char **argv, const char *out_dir, options_t *ret_options)
 {
     options_t options = {.backend = "local",
-                         .n_devices = 2,
+                         .n_servers = 1,
                          .n_epochs = 12,
                          .data_dir = DEFAULT_DATA_DIR,
                          .out_dir = out_dir};
@@ -138,6 +159,9 @@ kvs_status_t options_parse(int argc, char **argv, const char *out_dir, options_t
             return status;
         }
     }
+    if (options.n_devices == 0) {
+        options.n_devices = options.n_workers > 0 ? 1 : 2;
+    }
     *ret_options = options;
     return KVS_OK;
 }
@@ -148,10 +172,14 @@ void options_print_help(FILE *to)
                 "Train a classifier of Fashion-MNIST's images on several devices that share their\n"
                 "gradients through a store of libkvstore.\n\n");
     for (size_t i = 0; i < N_ROWS; i++) {
-        char head[32];
+        char head[40], letter[8] = "";
 
-        snprintf(head, sizeof(head), "--%s %s", rows[i].name, rows[i].value ? rows[i].value : "");
-        fprintf(to, "  %-16s %s\n", head, rows[i].help);
+        if (rows[i].letter != 0) {
+            snprintf(letter, sizeof(letter), "-%c, ", rows[i].letter);
+        }
+        snprintf(head, sizeof(head), "%s--%s %s", letter, rows[i].name,
+                 rows[i].value ? rows[i].value : "");
+        fprintf(to, "  %-17s %s\n", head, rows[i].help);
     }
     fprintf(to, "\nExit status: 0 trained, 1 an error, 2 a wrong option.\n");
 }

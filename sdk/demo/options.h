@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* options.h - the command line: `--name value` or `--name=value`. A new option is a member here and a
- * row of the table in options.c. */
+/* options.h - the command line: `--name value` or `--name=value`, some also `-n value`. A new option is
+ * a member here and a row of the table in options.c. */
 #ifndef DEMO_OPTIONS_H
 #define DEMO_OPTIONS_H
 
@@ -10,7 +10,9 @@
 
 typedef struct options {
     const char *backend;
-    size_t n_devices;
+    size_t n_devices; /* of each worker */
+    size_t n_workers; /* processes to start; 0: this one works itself */
+    size_t n_servers; /* processes to start beside them */
     size_t n_epochs;
     size_t n_threads; /* 0: as many as devices, at most as many as cores */
     const char *data_dir;

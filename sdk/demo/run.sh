@@ -36,12 +36,13 @@ find_missing() {
     need_command make make
     need_command cc gcc
     if ! command -v dpkg-query >/dev/null 2>&1; then
-        step "no Debian: ltdl, cJSON and the data set are taken to be installed"
+        step "no Debian: ltdl, cJSON, ZeroMQ and the data set are taken to be installed"
         return
     fi
     need_package libc6-dev
     need_package libltdl-dev
     need_package libcjson-dev
+    need_package libzmq3-dev
     need_package libzmq3-dev
     case " $* " in
     *" --data"*) ;; # the user has the images elsewhere
@@ -73,12 +74,13 @@ install_missing() {
 }
 
 configure_and_build() {
-    if [ ! -f "$build/Makefile" ] && [ ! -f "$build/build.ninja" ]; then
+    # again after something was installed, which may be what a backend was left out for
+    if [ -n "$missing" ] || { [ ! -f "$build/Makefile" ] && [ ! -f "$build/build.ninja" ]; }; then
         step "configuring $build"
         cmake -S "$top" -B "$build" || fail "cmake cannot configure the build: its words are above"
     fi
-    step "building kvstore-demo and the plugins in $build"
-    cmake --build "$build" -j "$(nproc)" --target kvstore-demo kvs-plugins ||
+    step "building kvstore-demo, kvstore and the plugins in $build"
+    cmake --build "$build" -j "$(nproc)" --target kvstore-demo kvstore_cli kvs-plugins ||
         fail "the build failed: its words are above"
 }
 

@@ -20,15 +20,16 @@ struct trainer {
     rng_t rng;
     team_t *team;
     exchange_t *exchange;
-    device_t *devices;    /* config.n_devices */
-    network_t **networks; /* theirs, as a list */
-    uint32_t *order;      /* of the training images in this epoch */
+    size_t first_part, n_parts; /* of a batch: this process's first, and all there are */
+    device_t *devices;          /* config.n_devices */
+    network_t **networks;       /* theirs, as a list */
+    uint32_t *order;            /* of the training images in this epoch */
     size_t n_epoch_steps;
     double *losses; /* n_steps, room for n_epochs * n_epoch_steps */
     size_t n_steps;
 };
 
-/* The part that device `d` of `n` has of `n_items`. */
+/* Where part `d` of `n` of `n_items` begins. */
 static size_t part_begin(size_t n_items, size_t d, size_t n)
 {
     return n_items * d / n;
@@ -64,7 +65,7 @@ static kvs_status_t make_devices(trainer_t *trainer)
 {
     model_t model = choose_model(&trainer->config, trainer->train_set);
     size_t n = trainer->config.n_devices;
-    size_t max_images = (trainer->config.batch + n - 1) / n;
+    size_t max_images = (trainer->config.batch + trainer->n_parts - 1) / trainer->n_parts;
     kvs_status_t status = KVS_OK;
 
     for (size_t d = 0; d < n && status == KVS_OK; d++) {
@@ -101,6 +102,15 @@ static kvs_status_t allocate(trainer_t *trainer)
     return KVS_OK;
 }
 
+/* All processes have as many devices. With more than images in a batch, some parts are empty. */
+static void share_out(trainer_t *trainer)
+{
+    size_t n = trainer->config.n_devices;
+
+    trainer->first_part = n * (size_t)exchange_rank(trainer->exchange);
+    trainer->n_parts = n * (size_t)exchange_n_workers(trainer->exchange);
+}
+
 static kvs_status_t begin(trainer_t *trainer)
 {
     optimizer_settings_t settings = trainer->config.optimizer;
@@ -108,17 +118,17 @@ static kvs_status_t begin(trainer_t *trainer)
 
     settings.rescale_grad = 1.0 / (double)trainer->config.batch;
     if (status == KVS_OK) {
+        status = exchange_open(trainer->config.backend, &settings, &trainer->exchange);
+    }
+    if (status == KVS_OK) {
+        share_out(trainer);
         status = make_devices(trainer);
     }
     if (status == KVS_OK) {
         status = team_new(trainer->config.n_threads, &trainer->team);
     }
     if (status == KVS_OK) {
-        status = exchange_open(trainer->config.backend, &settings, trainer->networks,
-                               trainer->config.n_devices, &trainer->exchange);
-    }
-    if (status == KVS_OK) {
-        status = exchange_begin(trainer->exchange);
+        status = exchange_begin(trainer->exchange, trainer->networks, trainer->config.n_devices);
     }
     return status;
 }
@@ -182,8 +192,9 @@ static void compute_part(size_t number, void *arg)
     const dataset_t *set = step->trainer->train_set;
     device_t *device = &step->trainer->devices[number];
     network_t *network = device->network;
-    size_t begin_image = part_begin(config->batch, number, config->n_devices);
-    size_t n_images = part_begin(config->batch, number + 1, config->n_devices) - begin_image;
+    size_t part = step->trainer->first_part + number, n_parts = step->trainer->n_parts;
+    size_t begin_image = part_begin(config->batch, part, n_parts);
+    size_t n_images = part_begin(config->batch, part + 1, n_parts) - begin_image;
 
     for (size_t i = 0; i < n_images; i++) {
         uint32_t image = step->images[begin_image + i];
@@ -197,14 +208,17 @@ static void compute_part(size_t number, void *arg)
 
 static kvs_status_t take_step(trainer_t *trainer, const uint32_t *images, double *ret_loss)
 {
+    size_t batch = trainer->config.batch, n = trainer->config.n_devices;
+    size_t n_images = part_begin(batch, trainer->first_part + n, trainer->n_parts) -
+                      part_begin(batch, trainer->first_part, trainer->n_parts);
     step_t step = {trainer, images};
     double loss = 0;
 
-    team_run(trainer->team, trainer->config.n_devices, compute_part, &step);
-    for (size_t d = 0; d < trainer->config.n_devices; d++) {
+    team_run(trainer->team, n, compute_part, &step);
+    for (size_t d = 0; d < n; d++) {
         loss += trainer->devices[d].loss;
     }
-    *ret_loss = loss / (double)trainer->config.batch;
+    *ret_loss = n_images == 0 ? 0 : loss / (double)n_images;
     return exchange_update(trainer->exchange);
 }
 
@@ -277,6 +291,16 @@ const model_t *trainer_model(const trainer_t *trainer)
 float *const *trainer_weights(const trainer_t *trainer)
 {
     return trainer->networks[0]->weights;
+}
+
+int trainer_rank(const trainer_t *trainer)
+{
+    return exchange_rank(trainer->exchange);
+}
+
+int trainer_n_workers(const trainer_t *trainer)
+{
+    return exchange_n_workers(trainer->exchange);
 }
 
 const double *trainer_losses(const trainer_t *trainer, size_t *ret_n_steps)

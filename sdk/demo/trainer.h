@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trainer.h - data-parallel training: each batch is cut into as many parts as there are devices.
+/* trainer.h - data-parallel training: each batch is cut into as many parts as there are devices, in all
+ * processes.
  *
  * Batches and initial weights depend on the seed only, so any number of devices computes the same up
- * to the rounding of sums, and any number of threads the same bits. */
+ * to the rounding of sums, any number of threads the same bits, and so do processes with a device each
+ * as one process with as many devices. */
 #ifndef DEMO_TRAINER_H
 #define DEMO_TRAINER_H
 
@@ -36,7 +38,10 @@ size_t trainer_test(trainer_t *trainer, uint8_t *predicted);
 
 const model_t *trainer_model(const trainer_t *trainer);
 float *const *trainer_weights(const trainer_t *trainer);
-/* The mean loss of each step so far. */
+/* This process's number; the first one tells how it goes. */
+int trainer_rank(const trainer_t *trainer);
+int trainer_n_workers(const trainer_t *trainer);
+/* The mean loss of each step so far, over the images of this process's parts. */
 const double *trainer_losses(const trainer_t *trainer, size_t *ret_n_steps);
 kvs_status_t trainer_stats(trainer_t *trainer, kvs_stats_t *ret_stats);
 

@@ -33,6 +33,32 @@ static void a_value_stands_behind_or_after_an_equals_sign(void)
     KT_STR(options.out_dir, "a=b");
 }
 
+static void some_options_have_a_letter(void)
+{
+    options_t options;
+
+    KT_OK(PARSE(&options, "-w", "3", "-s", "0"));
+    KT_INT(options.n_workers, 3);
+    KT_INT(options.n_servers, 0);
+    KT_OK(PARSE(&options, "--workers=2"));
+    KT_INT(options.n_workers, 2);
+    KT_INT(options.n_servers, 1);
+    KT_FAIL(PARSE(&options, "-w"), KVS_ERR_ARGUMENT, "--workers needs a value");
+    KT_FAIL(PARSE(&options, "-w", "0"), KVS_ERR_ARGUMENT, "--workers takes a number from 1 to 64");
+    KT_FAIL(PARSE(&options, "-x"), KVS_ERR_ARGUMENT, "no option is called \"-x\"");
+    KT_FAIL(PARSE(&options, "-w2"), KVS_ERR_ARGUMENT, "no option is called \"-w2\"");
+}
+
+static void workers_have_one_device_each_unless_told(void)
+{
+    options_t options;
+
+    KT_OK(PARSE(&options, "-w", "2"));
+    KT_INT(options.n_devices, 1);
+    KT_OK(PARSE(&options, "--devices", "4", "-w", "2"));
+    KT_INT(options.n_devices, 4);
+}
+
 static void the_last_of_equal_options_counts(void)
 {
     options_t options;
@@ -84,6 +110,8 @@ static void a_missing_or_superfluous_value_is_refused(void)
 static const kt_test_t tests[] = {
     KT_TEST(without_options_there_are_defaults),
     KT_TEST(a_value_stands_behind_or_after_an_equals_sign),
+    KT_TEST(some_options_have_a_letter),
+    KT_TEST(workers_have_one_device_each_unless_told),
     KT_TEST(the_last_of_equal_options_counts),
     KT_TEST(help_is_noticed_before_later_mistakes),
     KT_TEST(an_unknown_option_is_named),

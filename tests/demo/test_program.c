@@ -49,11 +49,11 @@ static int run(const char *environment, const char *options)
 static const char *hash_of_output(void)
 {
     static char hash[65];
-    const char *found = strstr(output, "\nweights sha256 ");
+    const char *found = strstr(output, "weights sha256 ");
 
     KT_TRUE(found != NULL);
     if (found != NULL) {
-        snprintf(hash, sizeof(hash), "%s", found + strlen("\nweights sha256 "));
+        snprintf(hash, sizeof(hash), "%s", found + strlen("weights sha256 "));
     }
     return hash;
 }
@@ -98,6 +98,22 @@ static void two_runs_print_the_same_hash_and_other_numbers_of_threads_too(void)
     KT_STR(hash_of_output(), first);
 }
 
+static void processes_train_as_devices_of_one_process_do(void)
+{
+    char devices[65];
+
+    if (strcmp(getenv("KVSTORE_HAS_DIST"), "1") != 0) {
+        printf("without ZeroMQ there is no dist_sync; ");
+        return;
+    }
+    KT_INT(run("", "--epochs 2 --devices 2"), 0);
+    snprintf(devices, sizeof(devices), "%s", hash_of_output());
+    KT_INT(run("", "--epochs 2 --backend dist_sync -w 2 -s 2"), 0);
+    KT_STR(hash_of_output(), devices);
+    KT_HAS(output, "[worker 0] store dist_sync: 60 pushes of ");
+    KT_TRUE(strstr(output, "[worker 1]") == NULL); /* the first one talks */
+}
+
 static void help_lists_the_options(void)
 {
     KT_INT(run("", "--help"), 0);
@@ -138,6 +154,7 @@ static const kt_test_t tests[] = {
     KT_TEST(a_run_tells_what_it_did),
     KT_TEST(no_bar_is_drawn_where_there_is_no_terminal),
     KT_TEST(two_runs_print_the_same_hash_and_other_numbers_of_threads_too),
+    KT_TEST(processes_train_as_devices_of_one_process_do),
     KT_TEST(help_lists_the_options),
     KT_TEST(a_wrong_option_ends_with_2_and_a_text),
     KT_TEST(missing_data_ends_with_1_and_a_text),
