@@ -22,7 +22,10 @@ enum {
     CF_NO_OPTIMIZER = 1u << 4,
     CF_NO_SPARSE = 1u << 5,
     CF_NO_COMPRESSION = 1u << 6,
-    CF_ONE_WORKER = 1u << 7 /* the case creates a store of its own, or speaks of one process */
+    CF_ONE_WORKER = 1u << 7, /* the case creates a store of its own, or speaks of one process */
+    CF_SPARSE = 1u << 8,
+    CF_COMPRESSION = 1u << 9,
+    CF_COMPRESSES_EACH = 1u << 10 /* each value of a push, not the sum of this worker's values */
 };
 
 typedef struct cf cf_t;

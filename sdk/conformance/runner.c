@@ -9,6 +9,8 @@
 #include "case.h"
 #include "themes.h"
 
+#include <kvstore/plugins.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,6 +127,22 @@ static kvs_status_t find_updater(cf_t *t)
     return status == KVS_ERR_NOT_IMPLEMENTED ? KVS_OK : status;
 }
 
+/* As its manifest says; a backend of the program has none and is for one. */
+static bool is_for_several_workers(const char *name)
+{
+    const kvs_plugin_info_t *plugin = NULL;
+    kvs_plugin_list_t *list = NULL;
+    bool several = false;
+
+    if (kvs_plugin_list(&list) == KVS_OK && kvs_plugin_list_find(list, name, &plugin) == KVS_OK) {
+        for (size_t i = 0; i < plugin->n_provides; i++) {
+            several = several || plugin->provides[i].multi_worker;
+        }
+    }
+    kvs_plugin_list_free(list);
+    return several;
+}
+
 static kvs_status_t find_traits(cf_t *t)
 {
     kvs_status_t status = kvs_store_num_workers(t->store, &t->n_workers);
@@ -143,10 +161,13 @@ static kvs_status_t find_traits(cf_t *t)
         status = find_capability(t, "optimizer", CF_OPTIMIZER, CF_NO_OPTIMIZER);
     }
     if (status == KVS_OK) {
-        status = find_capability(t, "sparse", 0, CF_NO_SPARSE);
+        status = find_capability(t, "sparse", CF_SPARSE, CF_NO_SPARSE);
     }
     if (status == KVS_OK) {
-        status = find_capability(t, "gradient_compression", 0, CF_NO_COMPRESSION);
+        status = find_capability(t, "gradient_compression", CF_COMPRESSION, CF_NO_COMPRESSION);
+    }
+    if (status == KVS_OK && !is_for_several_workers(kvs_store_type(t->store))) {
+        t->traits |= CF_COMPRESSES_EACH;
     }
     return status;
 }
@@ -191,8 +212,11 @@ static const char *lacking(unsigned lacks)
         {CF_UPDATER, "the backend takes no updater"},
         {CF_OPTIMIZER, "the backend has no optimizer"},
         {CF_NO_OPTIMIZER, "the backend has an optimizer"},
+        {CF_SPARSE, "the backend takes no row-sparse values"},
         {CF_NO_SPARSE, "the backend takes row-sparse values"},
         {CF_NO_COMPRESSION, "the backend compresses gradients"},
+        {CF_COMPRESSION, "the backend does not compress gradients"},
+        {CF_COMPRESSES_EACH, "the backend compresses the sum of a worker's values"},
         {CF_ONE_WORKER, "the job has several workers"},
     };
 

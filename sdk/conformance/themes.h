@@ -18,6 +18,7 @@
     X(arrays)                                                                                      \
     X(updater)                                                                                     \
     X(optimizer)                                                                                   \
+    X(compression)                                                                                 \
     X(capability)                                                                                  \
     X(events)                                                                                      \
     X(errors)                                                                                      \

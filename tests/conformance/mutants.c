@@ -8,6 +8,7 @@ const char *const mutation_names[N_MUTATIONS] = {
     [NONE] = "",
 #define MUTATION_NAME(name, id) [M_##name] = #name,
     WEIGHTS_MUTATIONS(MUTATION_NAME) EXCHANGE_MUTATIONS(MUTATION_NAME) KIT_MUTATIONS(MUTATION_NAME)
+        COMPRESSION_MUTATIONS(MUTATION_NAME)
 #undef MUTATION_NAME
 };
 

@@ -76,12 +76,51 @@
     X(takes_any_name, "optimizer.unknown_name")                                                    \
     X(keeps_optimizer, "optimizer.or_updater")
 
+/* The kit's store with compression of its own in front (compressstore.c). */
+#define COMPRESSION_MUTATIONS(X)                                                                   \
+    X(never_compresses, "compression.two_bit")                                                     \
+    X(sends_2bit_above_threshold, "compression.two_bit")                                           \
+    X(sends_no_negatives, "compression.two_bit")                                                   \
+    X(spares_single_values, "compression.two_bit")                                                 \
+    X(scales_1bit, "compression.one_bit")                                                          \
+    X(sends_1bit_at_threshold, "compression.one_bit")                                              \
+    X(forgets_residual, "compression.residual")                                                    \
+    X(subtracts_nothing, "compression.residual")                                                   \
+    X(shares_residual_of_keys, "compression.keys")                                                 \
+    X(turns_bytes_round, "compression.order")                                                      \
+    X(has_another_default_threshold, "compression.default_threshold")                              \
+    X(ignores_threshold, "compression.small_threshold")                                            \
+    X(reads_six_digits, "compression.small_threshold")                                             \
+    X(compares_in_double, "compression.float_threshold")                                           \
+    X(compresses_init, "compression.exact")                                                        \
+    X(compresses_pulls, "compression.exact")                                                       \
+    X(spares_pushpull, "compression.pushpull")                                                     \
+    X(compresses_in_place, "compression.values_unchanged")                                         \
+    X(compresses_one_block, "compression.large")                                                   \
+    X(compresses_sum, "compression.each_value")                                                    \
+    X(shares_residual_of_places, "compression.places")                                             \
+    X(drops_residuals_of_other_numbers, "compression.number_of_values")                            \
+    X(spares_known_keys, "compression.later")                                                      \
+    X(gives_updater_exact_sum, "compression.updater")                                              \
+    X(gives_optimizer_exact_sum, "compression.optimizer")                                          \
+    X(takes_any_type, "compression.parameters")                                                    \
+    X(takes_any_threshold, "compression.parameters")                                               \
+    X(takes_any_compression_parameter, "compression.parameters")                                   \
+    X(sets_before_checking, "compression.parameters")                                              \
+    X(takes_other_dtypes, "compression.dtypes")                                                    \
+    X(takes_row_sparse_values, "compression.row_sparse")                                           \
+    X(lets_non_finite_pass, "compression.non_finite")                                              \
+    X(keeps_non_finite, "compression.non_finite")                                                  \
+    X(hides_key_of_non_finite, "compression.non_finite")                                           \
+    X(sends_until_non_finite, "compression.non_finite_value")
+
 typedef enum mutation {
     NONE,
 #define MUTATION_ENUM(name, id) M_##name,
     WEIGHTS_MUTATIONS(MUTATION_ENUM) EXCHANGE_MUTATIONS(MUTATION_ENUM) KIT_MUTATIONS(MUTATION_ENUM)
+        COMPRESSION_MUTATIONS(MUTATION_ENUM)
 #undef MUTATION_ENUM
-        N_MUTATIONS
+            N_MUTATIONS
 } mutation_t;
 
 extern const char *const mutation_names[N_MUTATIONS]; /* NONE: "" */
@@ -91,6 +130,7 @@ extern const char *const mutation_names[N_MUTATIONS]; /* NONE: "" */
 kvs_status_t register_weights(const char *name);
 kvs_status_t register_exchange(const char *name);
 kvs_status_t register_kit(const char *name);
+kvs_status_t register_compress(const char *name);
 /* From the name a store was created by. */
 mutation_t mutation_of(const char *type);
 

@@ -45,6 +45,12 @@ static void the_kits_store_passes_every_case(void)
     want_all_pass("kitstore", 100);
 }
 
+static void the_compressing_store_passes_every_case(void)
+{
+    KT_OK(register_compress("compressstore"));
+    want_all_pass("compressstore", 120);
+}
+
 typedef struct mutant {
     const char *name; /* "mutant_adds" */
     const char *id;   /* of the case that must fail */
@@ -52,11 +58,12 @@ typedef struct mutant {
 } mutant_t;
 
 static const mutant_t mutants[] = {
-#define WEIGHTS_MUTANT(name, id)  {"mutant_" #name, id, register_weights},
-#define EXCHANGE_MUTANT(name, id) {"mutant_" #name, id, register_exchange},
-#define KIT_MUTANT(name, id)      {"mutant_" #name, id, register_kit},
-    WEIGHTS_MUTATIONS(WEIGHTS_MUTANT) EXCHANGE_MUTATIONS(EXCHANGE_MUTANT)
-        KIT_MUTATIONS(KIT_MUTANT)};
+#define WEIGHTS_MUTANT(name, id)     {"mutant_" #name, id, register_weights},
+#define EXCHANGE_MUTANT(name, id)    {"mutant_" #name, id, register_exchange},
+#define KIT_MUTANT(name, id)         {"mutant_" #name, id, register_kit},
+#define COMPRESSION_MUTANT(name, id) {"mutant_" #name, id, register_compress},
+    WEIGHTS_MUTATIONS(WEIGHTS_MUTANT) EXCHANGE_MUTATIONS(EXCHANGE_MUTANT) KIT_MUTATIONS(KIT_MUTANT)
+        COMPRESSION_MUTATIONS(COMPRESSION_MUTANT)};
 
 static void each_mutant_fails_the_case_made_for_it(void)
 {
@@ -78,6 +85,7 @@ static const kt_test_t tests[] = {
     KT_TEST(the_reference_with_weights_passes_every_case),
     KT_TEST(the_reference_without_weights_passes_every_case),
     KT_TEST(the_kits_store_passes_every_case),
+    KT_TEST(the_compressing_store_passes_every_case),
     KT_TEST(each_mutant_fails_the_case_made_for_it),
 };
 
