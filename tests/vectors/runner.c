@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* runner.c - directory, files, cases. What a case does is its kind's business (program.c,
- * optimizer.c); cases of kinds that need no store are other suites' and count as skipped. */
+ * optimizer.c, compression.c); cases of kinds that need no store are other suites' and count as skipped. */
 #include "runner.h"
 
 #include <dirent.h>
@@ -9,13 +9,15 @@
 
 typedef struct kind {
     const char *name;
-    const char *store_field; /* of a case: where it names its store */
+    const char *store; /* that its cases are for; NULL: a case names its own, in store_field */
+    const char *store_field;
     void (*run)(golden_case_t *c);
 } kind_t;
 
 static const kind_t kinds[] = {
-    {"program", "store", golden_run_program},
-    {"optimizer", "via", golden_run_optimizer},
+    {"program", NULL, "store", golden_run_program},
+    {"optimizer", NULL, "via", golden_run_optimizer},
+    {"gradient_compression", "device", NULL, golden_run_compression},
 };
 
 static const kind_t *find_kind(const char *name)
@@ -39,7 +41,7 @@ static const char *store_name(const cJSON *json, const char *field)
 
 static void run_case(const kind_t *kind, golden_case_t *c)
 {
-    const char *store = store_name(c->json, kind->store_field);
+    const char *store = kind->store != NULL ? kind->store : store_name(c->json, kind->store_field);
     kvs_status_t status = kvs_store_create(store, NULL, 0, &c->store);
 
     if (status == KVS_ERR_UNAVAILABLE) {
@@ -81,7 +83,8 @@ static void run_json(const cJSON *json, const char *file, FILE *report, golden_c
     }
     cJSON_ArrayForEach(item, golden_get(json, "cases"))
     {
-        const cJSON *tolerance = golden_get(item, "tolerance");
+        const cJSON *own = golden_get(item, "tolerance");
+        const cJSON *tolerance = own != NULL ? own : golden_get(json, "tolerance");
         golden_case_t c = {.json = item,
                            .name = golden_text(item, "case"),
                            .rtol = golden_number(tolerance, "rtol", 0),

@@ -16,5 +16,6 @@ int golden_run(const char *directory, FILE *report, golden_counts_t *ret_counts)
 /* The kinds: carry out the case on c->store, which is new and empty. */
 void golden_run_program(golden_case_t *c);
 void golden_run_optimizer(golden_case_t *c);
+void golden_run_compression(golden_case_t *c);
 
 #endif

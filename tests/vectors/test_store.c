@@ -20,15 +20,16 @@ static void every_golden_case_gives_its_numbers(void)
     KT_INT(counts.n_failed, 0);
 }
 
-/* What can run today: the 26 cases of pushpull.json on `local`, all 73 of the optimizers and the 12 of
- * states. A change that makes them skip must not go unseen. */
-static void cases_for_local_are_not_skipped(void)
+/* What can run today: the 26 cases of pushpull.json on `local` and its 6 on `device`, all 73 of the
+ * optimizers, the 12 of states and the 17 of compression. A change that makes them skip must not go
+ * unseen. */
+static void cases_for_local_and_device_are_not_skipped(void)
 {
     FILE *nowhere = fopen("/dev/null", "w");
     golden_counts_t counts;
 
     KT_TRUE(golden_run(KVS_VECTORS_DIR, nowhere, &counts));
-    KT_TRUE(counts.n_run >= 26 + 73 + 12);
+    KT_TRUE(counts.n_run >= 26 + 6 + 73 + 12 + 17);
     fclose(nowhere);
 }
 
@@ -153,7 +154,7 @@ static const kt_test_t tests[] = {
     KT_TEST(an_empty_directory_fails),
     KT_TEST(a_malformed_file_fails),
     KT_TEST(another_suites_kind_is_skipped),
-    KT_TEST(cases_for_local_are_not_skipped),
+    KT_TEST(cases_for_local_and_device_are_not_skipped),
     KT_TEST(every_golden_case_gives_its_numbers),
 };
 KT_MAIN("vectors.store", tests)
