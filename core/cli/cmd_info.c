@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_info.c - `kvstore info NAME`: everything about the plugin that is named so or provides that.
  *
- * --json: one object, with the members of plugin_json.c. Exit status 1 if there is no such name. */
+ * --json: one object, with the members of plugin_json.c, and of info_optimizer.c if it is the name of
+ * an optimizer. Exit status 1 if there is no such name. */
 #include "columns.h"
 #include "commands.h"
+#include "info_optimizer.h"
 #include "plugin_json.h"
 
 #include <stdarg.h>
@@ -171,7 +173,8 @@ static void print_options(columns_t *columns, const kvs_plugin_info_t *plugin)
     columns->failed |= columns_print(columns, 2);
 }
 
-static int info_text(const kvs_plugin_list_t *list, const kvs_plugin_info_t *plugin)
+static int info_text(const kvs_plugin_list_t *list, const kvs_plugin_info_t *plugin,
+                     const char *name)
 {
     columns_t columns = {.n_columns = 2};
 
@@ -181,6 +184,7 @@ static int info_text(const kvs_plugin_list_t *list, const kvs_plugin_info_t *plu
     }
     print_requirements(&columns, list, plugin);
     print_options(&columns, plugin);
+    cli_optimizer_text(&columns, plugin, name);
     if (columns.failed) {
         (void)kvs_fail(KVS_ERR_NO_MEMORY, "no memory to print all of it");
         return cli_failed("info");
@@ -203,9 +207,11 @@ int cmd_info(int argc, char **argv)
     } else if (json) {
         json_t writer = JSON_INIT;
 
-        cli_plugin_json(&writer, NULL, plugin);
+        cli_plugin_json_open(&writer, NULL, plugin);
+        cli_optimizer_json(&writer, plugin, name);
+        json_close(&writer, '}');
     } else {
-        status = info_text(list, plugin);
+        status = info_text(list, plugin, name);
     }
     kvs_plugin_list_free(list);
     return status;

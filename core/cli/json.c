@@ -2,7 +2,9 @@
 /* json.c - see json.h. */
 #include "json.h"
 
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Bytes of the UTF-8 character at `text`, or 0. Overlong forms and surrogates come from no file
@@ -94,6 +96,20 @@ void json_integer(json_t *json, const char *name, long long value)
 {
     begin_value(json, name);
     printf("%lld", value);
+}
+
+void json_real(json_t *json, const char *name, double value)
+{
+    char digits[40];
+
+    begin_value(json, name);
+    for (int n = 6; n <= 17; n++) {
+        snprintf(digits, sizeof(digits), "%.*g", n, value);
+        if (strtod(digits, NULL) == value) {
+            break;
+        }
+    }
+    fputs(isnan(value) ? "null" : digits, stdout);
 }
 
 void json_bool(json_t *json, const char *name, int value)

@@ -21,6 +21,8 @@ void json_close(json_t *json, char bracket); /* '}' or ']'; the last ends the li
 /* What is not UTF-8, as may be in a path, becomes U+FFFD; NULL becomes null. */
 void json_text(json_t *json, const char *name, const char *text);
 void json_integer(json_t *json, const char *name, long long value);
+/* The shortest digits that give the same number again; NaN becomes null. */
+void json_real(json_t *json, const char *name, double value);
 void json_bool(json_t *json, const char *name, int value);
 void json_texts(json_t *json, const char *name, const char *const *texts, size_t n_texts);
 

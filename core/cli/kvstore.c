@@ -39,9 +39,12 @@ static const command_t commands[] = {
      "\n" PLUGIN_MEMBERS,
      cmd_list},
     {"info", "NAME [--json]", "everything about one plugin or backend",
-     "NAME is the name of a plugin, or a name, alias or word of something that it provides.\n"
+     "NAME is the name of a plugin, or a name, alias or word of something that it provides. Of\n"
+     "an optimizer its parameters and states are shown too.\n"
      "\n"
-     "  --json   one object, the plugin\n"
+     "  --json   one object, the plugin; for the name of an optimizer also optimizer: null if it\n"
+     "           can't be loaded, else name, summary, parameters (name, type, default, accepts,\n"
+     "           doc) and states (name, by_default, from_weight, per_row)\n"
      "\n" PLUGIN_MEMBERS,
      cmd_info},
     {"doctor", "[--json] [--timeout SECONDS]", "find what is wrong, and what mends it",

@@ -62,7 +62,7 @@ static void options_json(json_t *json, const kvs_plugin_info_t *plugin)
     json_close(json, ']');
 }
 
-void cli_plugin_json(json_t *json, const char *name, const kvs_plugin_info_t *plugin)
+void cli_plugin_json_open(json_t *json, const char *name, const kvs_plugin_info_t *plugin)
 {
     json_open(json, name, '{');
     json_text(json, "name", plugin->name);
@@ -85,5 +85,10 @@ void cli_plugin_json(json_t *json, const char *name, const kvs_plugin_info_t *pl
     requires_json(json, plugin);
     options_json(json, plugin);
     json_texts(json, "notes", plugin->notes, plugin->n_notes);
+}
+
+void cli_plugin_json(json_t *json, const char *name, const kvs_plugin_info_t *plugin)
+{
+    cli_plugin_json_open(json, name, plugin);
     json_close(json, '}');
 }

@@ -11,5 +11,7 @@
 
 /* `name` of the member that it becomes, or NULL. */
 void cli_plugin_json(json_t *json, const char *name, const kvs_plugin_info_t *plugin);
+/* The same, but the object stays open: more members may follow, then json_close. */
+void cli_plugin_json_open(json_t *json, const char *name, const kvs_plugin_info_t *plugin);
 
 #endif

@@ -347,8 +347,8 @@ typedef struct kvs_param_name {
     const char *name;
 } kvs_param_name_t;
 
-/* An optimizer and its parameters, as data. Begin with KVS_OPTIMIZER_INIT. Names, defaults and formulas:
- * `kvstore info optimizers`. Multipliers are looked up by key, else by the key's name in `names`; default 1. */
+/* An optimizer and its parameters, as data. Begin with KVS_OPTIMIZER_INIT. `kvstore info optimizers` lists the names,
+ * `kvstore info adam` parameters, defaults and states. Multipliers are looked up by key, else by the key's name in `names`; default 1. */
 typedef struct kvs_optimizer_spec {
     uint32_t size;
     uint32_t reserved;

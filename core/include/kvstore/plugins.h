@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plugins.h - what is installed: for the `kvstore` command, and hosts that show the same.
  *
- * A list is made of manifests; no shared object is opened but by kvs_plugin_try. Everything belongs
- * to the list it came from and lives until kvs_plugin_list_free. Strings are never NULL: what is
+ * A list is made of manifests; no shared object is opened but by kvs_plugin_try and
+ * kvs_optimizer_describe. Everything belongs to the list it came from and lives until
+ * kvs_plugin_list_free. Strings are never NULL: what is
  * absent is "". */
 #ifndef KVSTORE_PLUGINS_H
 #define KVSTORE_PLUGINS_H
@@ -127,6 +128,35 @@ KVS_API kvs_status_t kvs_plugin_try(kvs_plugin_list_t *list, size_t index);
  * ERR_IO: no right to write there; ERR_NOT_FOUND, ERR_UNAVAILABLE: as kvs_plugin_list_find. */
 KVS_API kvs_status_t kvs_plugin_disable(const char *name, int for_user);
 KVS_API kvs_status_t kvs_plugin_enable(const char *name, int for_user);
+
+/* ---- What an optimizer takes and keeps -------------------------------------------------------- */
+
+typedef struct kvs_optimizer_param {
+    kvs_param_t preset;  /* its name, and the default: of `type`, or KVS_PARAM_NULL */
+    const char *type;    /* "bool", "int", "float" */
+    const char *accepts; /* "0 or more", "0 or more, or null", …; "" for any finite value */
+    const char *doc;
+} kvs_optimizer_param_t;
+
+typedef struct kvs_optimizer_state {
+    const char *name;    /* as in files of states */
+    int32_t by_default;  /* 1: the default parameters need it */
+    int32_t from_weight; /* 1: begins as a copy of the weight; else as zeros */
+    int32_t per_row;     /* 1: one number for each row of the weight; else as large as the weight */
+    int32_t reserved;
+} kvs_optimizer_state_t;
+
+typedef struct kvs_optimizer_info {
+    const char *name, *summary;
+    const kvs_optimizer_param_t *params; /* those that all optimizers have come first */
+    size_t n_params;
+    const kvs_optimizer_state_t *states;
+    size_t n_states;
+} kvs_optimizer_info_t;
+
+/* Loads the plugin that provides the optimizer. Errors as kvs_optimizer_create. */
+KVS_API kvs_status_t kvs_optimizer_describe(const char *name, kvs_optimizer_info_t **ret_info);
+KVS_API void kvs_optimizer_info_free(kvs_optimizer_info_t *info); /* NULL does nothing */
 
 /* A backend, optimizer, … of this project that exists as a package, installed or not. */
 typedef struct kvs_known {
