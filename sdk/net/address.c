@@ -99,9 +99,8 @@ bool net_address_is_loopback(const net_address_t *address)
 
 bool net_address_is_any(const net_address_t *address)
 {
-    return address->storage.ss_family == AF_INET
-               ? v4(address)->sin_addr.s_addr == htonl(INADDR_ANY)
-               : IN6_IS_ADDR_UNSPECIFIED(&v6(address)->sin6_addr);
+    return address->storage.ss_family == AF_INET ? v4(address)->sin_addr.s_addr == htonl(INADDR_ANY)
+                                                 : IN6_IS_ADDR_UNSPECIFIED(&v6(address)->sin6_addr);
 }
 
 int net_address_port(const net_address_t *address)
@@ -192,8 +191,7 @@ static int goodness(const struct sockaddr *address, int family)
     return IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr) ? 1 : 2;
 }
 
-kvs_status_t net_address_of_interface(const char *interface, int family,
-                                      net_address_t *ret_address)
+kvs_status_t net_address_of_interface(const char *interface, int family, net_address_t *ret_address)
 {
     struct ifaddrs *list = NULL;
     char names[512] = "";
@@ -279,8 +277,7 @@ kvs_status_t net_address_probe(const net_address_t *to, int64_t deadline, int ca
         error = errno == EINPROGRESS ? await_connect(fd, deadline, cancel_fd) : errno;
     }
     *ret_own = (net_address_t){.size = sizeof(ret_own->storage)};
-    if (error == 0 &&
-        getsockname(fd, (struct sockaddr *)&ret_own->storage, &ret_own->size) != 0) {
+    if (error == 0 && getsockname(fd, (struct sockaddr *)&ret_own->storage, &ret_own->size) != 0) {
         error = errno;
     }
     if (error == 0 && is_to_itself(to, ret_own)) {

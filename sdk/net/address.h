@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <sys/socket.h>
 
-#define NET_HOST_MAX 256
+#define NET_HOST_MAX    256
 #define NET_ADDRESS_MAX 80 /* of a numeric one with its port */
 
 typedef struct net_address {

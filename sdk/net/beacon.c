@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #define ASK_AGAIN_MS 20
-#define ANSWER_MS 1000
-#define BACKLOG 1024
+#define ANSWER_MS    1000
+#define BACKLOG      1024
 
 static uint64_t hash_of(const char *job_id, const char *purpose)
 {
@@ -35,9 +35,8 @@ static socklen_t name_of(const char *job_id, const char *purpose, struct sockadd
     int n;
 
     *ret_name = (struct sockaddr_un){.sun_family = AF_UNIX};
-    n = snprintf(ret_name->sun_path + 1, sizeof(ret_name->sun_path) - 1,
-                 "kvstore-net-%ld-%016llx", (long)geteuid(),
-                 (unsigned long long)hash_of(job_id, purpose));
+    n = snprintf(ret_name->sun_path + 1, sizeof(ret_name->sun_path) - 1, "kvstore-net-%ld-%016llx",
+                 (long)geteuid(), (unsigned long long)hash_of(job_id, purpose));
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 
@@ -53,7 +52,8 @@ kvs_status_t net_beacon_light(const char *job_id, const char *purpose, int *ret_
     int fd = unix_socket();
     int cause;
 
-    if (fd >= 0 && bind(fd, (const struct sockaddr *)&name, size) == 0 && listen(fd, BACKLOG) == 0) {
+    if (fd >= 0 && bind(fd, (const struct sockaddr *)&name, size) == 0 &&
+        listen(fd, BACKLOG) == 0) {
         *ret_fd = fd;
         return KVS_OK;
     }
@@ -62,8 +62,7 @@ kvs_status_t net_beacon_light(const char *job_id, const char *purpose, int *ret_
         close(fd);
     }
     return kvs_fail(cause == EADDRINUSE ? KVS_ERR_EXISTS : KVS_ERR_IO,
-                    "job '%s': abstract socket %s: %s", job_id, name.sun_path + 1,
-                    strerror(cause));
+                    "job '%s': abstract socket %s: %s", job_id, name.sun_path + 1, strerror(cause));
 }
 
 /* The process at the other end, if it is this user's; else -1. */
@@ -82,8 +81,7 @@ void net_beacon_answer(int fd, const char *text)
     int client;
 
     while ((client = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
-        if (peer_of(client) >= 0 &&
-            send(client, text, strlen(text), MSG_NOSIGNAL) < 0) {
+        if (peer_of(client) >= 0 && send(client, text, strlen(text), MSG_NOSIGNAL) < 0) {
             kvs_log(KVS_LOG_DEBUG, "net", "a process that asked for %s is gone", text);
         }
         close(client);

@@ -40,8 +40,7 @@ kvs_status_t net_channel_send(net_channel_t *channel, const net_wire_t *wire,
     return KVS_OK;
 }
 
-void net_channel_post(net_channel_t *channel, const net_wire_t *wire,
-                      const net_wire_lists_t *lists)
+void net_channel_post(net_channel_t *channel, const net_wire_t *wire, const net_wire_lists_t *lists)
 {
     net_record_t *record = net_channel_encode(wire, lists);
 
@@ -53,11 +52,9 @@ void net_channel_post(net_channel_t *channel, const net_wire_t *wire,
 
 static void post_beat(net_channel_t *channel, uint32_t flags)
 {
-    net_channel_post(channel,
-                     &(net_wire_t){.type = NET_BEAT,
-                                   .flags = flags,
-                                   .as.beat.last = channel->out.n_sent},
-                     NULL);
+    net_channel_post(
+        channel,
+        &(net_wire_t){.type = NET_BEAT, .flags = flags, .as.beat.last = channel->out.n_sent}, NULL);
 }
 
 void net_channel_beat(net_channel_t *channel)

@@ -29,8 +29,7 @@ void net_channel_post(net_channel_t *channel, const net_wire_t *wire,
 void net_channel_beat(net_channel_t *channel);
 
 /* A decoded frame has come. `ret_deliver`: it is for the caller. ERR_FORMAT: its numbers can't be. */
-kvs_status_t net_channel_receive(net_channel_t *channel, const net_wire_t *wire,
-                                 bool *ret_deliver);
+kvs_status_t net_channel_receive(net_channel_t *channel, const net_wire_t *wire, bool *ret_deliver);
 void net_channel_release(net_channel_t *channel);
 
 #endif

@@ -8,7 +8,7 @@
 #include <time.h>
 
 #define NET_NEVER INT64_MAX /* a deadline that does not come */
-#define NET_MS INT64_C(1000000)
+#define NET_MS    INT64_C(1000000)
 
 static inline int64_t net_now(void)
 {

@@ -22,15 +22,40 @@ typedef struct launcher {
 } launcher_t;
 
 static const launcher_t launchers[] = {
-    {"torchrun", "WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", NULL,
+    {"torchrun",
+     "WORLD_SIZE",
+     "RANK",
+     "LOCAL_RANK",
+     "LOCAL_WORLD_SIZE",
+     NULL,
      {"TORCHELASTIC_RUN_ID", NULL}},
-    {"Horovod", "HOROVOD_SIZE", "HOROVOD_RANK", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE", NULL,
+    {"Horovod",
+     "HOROVOD_SIZE",
+     "HOROVOD_RANK",
+     "HOROVOD_LOCAL_RANK",
+     "HOROVOD_LOCAL_SIZE",
+     NULL,
      {NULL, NULL}},
-    {"Open MPI", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK",
-     "OMPI_COMM_WORLD_LOCAL_SIZE", NULL, {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}},
-    {"Slurm", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_LOCALID", NULL,
-     "SLURM_STEP_NUM_NODES", {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
-    {"PMI", "PMI_SIZE", "PMI_RANK", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", NULL,
+    {"Open MPI",
+     "OMPI_COMM_WORLD_SIZE",
+     "OMPI_COMM_WORLD_RANK",
+     "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE",
+     NULL,
+     {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}},
+    {"Slurm",
+     "SLURM_STEP_NUM_TASKS",
+     "SLURM_PROCID",
+     "SLURM_LOCALID",
+     NULL,
+     "SLURM_STEP_NUM_NODES",
+     {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
+    {"PMI",
+     "PMI_SIZE",
+     "PMI_RANK",
+     "MPI_LOCALRANKID",
+     "MPI_LOCALNRANKS",
+     NULL,
      {"PMI_JOBID", NULL}},
 };
 
@@ -102,8 +127,8 @@ static int integer(reader_t *r, value_t value, int min, int max, int preset)
     number = strtol(value.text, &end, 10);
     if (errno != 0 || end == value.text || *end != '\0' || *value.text == ' ' || number < min ||
         number > max) {
-        complain(r, "%s is '%s', not a whole number from %d to %d", value.variable, value.text,
-                 min, max);
+        complain(r, "%s is '%s', not a whole number from %d to %d", value.variable, value.text, min,
+                 max);
         return preset;
     }
     return (int)number;
@@ -287,9 +312,8 @@ static void find_first_host(reader_t *r, const launcher_t *launcher, kvs_net_set
         first_of(nodes.text, host, sizeof(host));
         join_address(r, host, 20000 + (int)(strtoul(job.text, NULL, 10) % 10000), settings);
     } else {
-        complain(r,
-                 "the job spans hosts, and KVSTORE_SCHEDULER (or MASTER_ADDR and MASTER_PORT), "
-                 "a free port on rank 0's host, is missing");
+        complain(r, "the job spans hosts, and KVSTORE_SCHEDULER (or MASTER_ADDR and MASTER_PORT), "
+                    "a free port on rank 0's host, is missing");
     }
 }
 
@@ -410,7 +434,9 @@ static void name_rule(const given_t *given, const launcher_t *launcher,
     bool used = launcher != NULL && settings->role == KVS_NET_WORKER;
 
     snprintf(settings->rule, sizeof(settings->rule), "%s%s%s",
-             own ? "KVSTORE_* and DMLC_* variables" : used ? "" : "none",
+             own    ? "KVSTORE_* and DMLC_* variables"
+             : used ? ""
+                    : "none",
              own && used ? ", then " : "", used ? launcher->name : "");
 }
 

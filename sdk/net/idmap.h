@@ -13,7 +13,7 @@ typedef struct net_idmap {
 } net_idmap_t;
 
 kvs_status_t net_idmap_put(net_idmap_t *map, const net_id_t *id, void *value); /* not NULL */
-void *net_idmap_find(const net_idmap_t *map, const net_id_t *id); /* NULL: not there */
+void *net_idmap_find(const net_idmap_t *map, const net_id_t *id);              /* NULL: not there */
 void net_idmap_remove(net_idmap_t *map, const net_id_t *id);
 void net_idmap_release(net_idmap_t *map);
 

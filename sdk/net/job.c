@@ -14,9 +14,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define DEFAULT_WINDOW (UINT64_C(16) << 20)
+#define DEFAULT_WINDOW      (UINT64_C(16) << 20)
 #define DEFAULT_MAX_MESSAGE (UINT64_C(64) << 20)
-#define MAX_LANES 16
+#define MAX_LANES           16
 
 /* ---- Settings -------------------------------------------------------------------------------- */
 
@@ -128,8 +128,8 @@ static kvs_status_t embed_by_name(kvs_net_job_t *job)
 static kvs_status_t find_scheduler(kvs_net_job_t *job)
 {
     const kvs_net_settings_t *settings = &job->settings;
-    bool here = settings->role == KVS_NET_SCHEDULER ||
-                (embeds_scheduler(settings) && settings->rank == 0);
+    bool here =
+        settings->role == KVS_NET_SCHEDULER || (embeds_scheduler(settings) && settings->rank == 0);
 
     if (settings->scheduler[0] == '\0') {
         return embed_by_name(job);

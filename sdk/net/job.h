@@ -11,9 +11,9 @@ struct kvs_net_job {
     char scheduler_address[300];
     uint64_t process_id;
     bool hosts_server;
-    net_scheduler_t *scheduler; /* NULL: not here */
+    net_scheduler_t *scheduler;          /* NULL: not here */
     int scheduler_beacon, server_beacon; /* -1: not ours */
-    const uint32_t *alive; /* a page that a forked child finds empty */
+    const uint32_t *alive;               /* a page that a forked child finds empty */
 };
 
 /* False in a forked child, with the error's text. */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define INLINE_MAX 8192   /* larger ones get memory of their own at the receiver, which is aligned */
+#define INLINE_MAX     8192 /* larger ones get memory of their own at the receiver, which is aligned */
 #define MAX_ON_THE_WAY 65536 /* messages, however small */
 
 kvs_status_t net_lane_init(net_lane_t *lane, net_peer_t *peer, uint32_t index)
@@ -71,8 +71,7 @@ static void let_go(void *data, void *hint)
 
 void net_lane_end_finished(kvs_net_node_t *node)
 {
-    net_record_t *record =
-        atomic_exchange_explicit(&node->finished, NULL, memory_order_acquire);
+    net_record_t *record = atomic_exchange_explicit(&node->finished, NULL, memory_order_acquire);
 
     while (record != NULL) {
         net_record_t *next = record->next;
@@ -235,8 +234,8 @@ static kvs_status_t check_size(const net_lane_t *lane, const kvs_net_send_t *sen
 static kvs_status_t fail_gone(const net_peer_t *peer)
 {
     if (atomic_load_explicit(&peer->gone, memory_order_acquire)) {
-        return kvs_fail(peer->gone_status, "%s", peer->gone_text == NULL ? peer->label
-                                                                         : peer->gone_text);
+        return kvs_fail(peer->gone_status, "%s",
+                        peer->gone_text == NULL ? peer->label : peer->gone_text);
     }
     return kvs_fail(KVS_ERR_CANCELLED, "this node closes, and sends nothing more to %s",
                     peer->label);
@@ -247,9 +246,8 @@ static bool is_full_locked(const net_lane_t *lane, const net_record_t *record)
     const kvs_net_settings_t *settings = &lane->peer->node->job->settings;
     uint64_t window = settings->window_bytes / (uint64_t)settings->n_lanes;
 
-    return lane->out.first != NULL &&
-           (lane->out.n_bytes + net_record_bytes(record) > window ||
-            lane->out.n_sent - lane->out.n_acked >= MAX_ON_THE_WAY);
+    return lane->out.first != NULL && (lane->out.n_bytes + net_record_bytes(record) > window ||
+                                       lane->out.n_sent - lane->out.n_acked >= MAX_ON_THE_WAY);
 }
 
 /* Take the record, or refuse it: with an error, or with AGAIN for lack of room. */
@@ -381,9 +379,9 @@ bool net_lane_acknowledged(net_lane_t *lane, uint64_t ack, bool resend)
     pthread_mutex_unlock(&lane->lock);
     end_records(lane->peer->node, records, KVS_OK, "");
     if (tell_room) {
-        net_node_emit(lane->peer->node, &(kvs_net_event_t){.kind = KVS_NET_EVENT_ROOM,
-                                                           .peer = &lane->peer->pub,
-                                                           .text = ""});
+        net_node_emit(
+            lane->peer->node,
+            &(kvs_net_event_t){.kind = KVS_NET_EVENT_ROOM, .peer = &lane->peer->pub, .text = ""});
     }
     return valid;
 }
@@ -399,17 +397,15 @@ static void post(net_lane_t *lane, const net_wire_t *wire)
 
 void net_lane_post_ack(net_lane_t *lane, bool resend)
 {
-    net_wire_t wire = {.type = NET_ACK,
-                       .flags = resend ? NET_RESEND : 0,
-                       .as.ack = {.lane = lane->index}};
+    net_wire_t wire = {
+        .type = NET_ACK, .flags = resend ? NET_RESEND : 0, .as.ack = {.lane = lane->index}};
 
     post(lane, &wire);
 }
 
 void net_lane_post_close(net_lane_t *lane, const char *text)
 {
-    net_wire_t wire = {.type = NET_CLOSE,
-                       .as.notice = {.status = KVS_ERR_PEER, .text = text}};
+    net_wire_t wire = {.type = NET_CLOSE, .as.notice = {.status = KVS_ERR_PEER, .text = text}};
 
     post(lane, &wire);
 }

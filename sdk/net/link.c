@@ -6,8 +6,8 @@
 
 net_record_t *net_record_new(size_t n_frame)
 {
-    net_record_t *record = n_frame > SIZE_MAX - sizeof(*record) ? NULL
-                                                                : malloc(sizeof(*record) + n_frame);
+    net_record_t *record =
+        n_frame > SIZE_MAX - sizeof(*record) ? NULL : malloc(sizeof(*record) + n_frame);
 
     if (record != NULL) {
         *record = (net_record_t){.frame = (uint8_t *)(record + 1), .n_frame = n_frame};

@@ -60,10 +60,10 @@ typedef struct net_inlink {
 } net_inlink_t;
 
 typedef enum net_verdict {
-    NET_TAKE,   /* the next one */
-    NET_DROP,   /* come before, by our own request */
-    NET_GAP,    /* some are missing: ask for them, unless asked before */
-    NET_REPLAY  /* come before, though nobody asked */
+    NET_TAKE,  /* the next one */
+    NET_DROP,  /* come before, by our own request */
+    NET_GAP,   /* some are missing: ask for them, unless asked before */
+    NET_REPLAY /* come before, though nobody asked */
 } net_verdict_t;
 
 net_verdict_t net_inlink_judge(net_inlink_t *link, uint64_t seq);

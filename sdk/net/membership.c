@@ -180,8 +180,10 @@ static kvs_status_t check_open(const net_group_t *group, const net_hello_t *hell
     }
     if (group->settled) {
         append_labels(group, hello->role, &there);
-        return kvs_fail(KVS_ERR_PEER, "%s comes too late: the job runs with its %d workers and %d "
-                        "servers, of them %s", label, group->n_workers, group->n_servers,
+        return kvs_fail(KVS_ERR_PEER,
+                        "%s comes too late: the job runs with its %d workers and %d "
+                        "servers, of them %s",
+                        label, group->n_workers, group->n_servers,
                         there.n == 0 ? "none of this role" : there.bytes);
     }
     return KVS_OK;

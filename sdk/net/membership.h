@@ -33,7 +33,7 @@ typedef struct net_group {
     struct net_group *next;
     char *name;
     int n_workers;
-    int n_servers; /* -1 until settled: as many as there are workers that host one */
+    int n_servers;             /* -1 until settled: as many as there are workers that host one */
     char first[NET_LABEL_MAX]; /* who said so */
     net_facts_t facts;         /* all that were named so far, */
     net_facts_t fact_owners;   /* and who named them first: {name, label} */
@@ -43,7 +43,8 @@ typedef struct net_group {
     bool ended;           /* its members have been told that it is over */
     kvs_status_t failure; /* why it can't settle, or who died first */
     char *failure_text;
-    int64_t deadline; /* of settling; then of the last goodbyes */
+    int64_t deadline; /* of settling; then of the last goodbyes, and of telling latecomers */
+    size_t n_told;    /* of its failure, when it could not settle */
     void *owner;      /* the scheduler's */
     void *book;       /* likewise: of its stores */
 } net_group_t;

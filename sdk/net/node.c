@@ -210,9 +210,9 @@ static kvs_net_node_t *new_node(kvs_net_job_t *job, const kvs_net_node_args_t *a
     node->job = job;
     node->args = *args;
     node->wake_fd = -1;
-    node->rank_given = args->rank >= 0                        ? args->rank
+    node->rank_given = args->rank >= 0                    ? args->rank
                        : args->role == job->settings.role ? job->settings.rank
-                                                              : -1;
+                                                          : -1;
     node->incarnation = net_random();
     node->host_id = net_host_id();
     memcpy(node->control_id.bytes, id, sizeof(id));
@@ -305,9 +305,7 @@ int kvs_net_node_local_rank(const kvs_net_node_t *node)
 
 int kvs_net_node_count(const kvs_net_node_t *node, int role)
 {
-    return role == KVS_NET_WORKER   ? node->n_workers
-           : role == KVS_NET_SERVER ? node->n_servers
-                                    : 0;
+    return role == KVS_NET_WORKER ? node->n_workers : role == KVS_NET_SERVER ? node->n_servers : 0;
 }
 
 const kvs_net_peer_t *kvs_net_node_self(const kvs_net_node_t *node)
@@ -351,8 +349,7 @@ static kvs_status_t check_send(const kvs_net_node_t *node)
 static net_lane_t *lane_of(const kvs_net_node_t *node, const kvs_net_peer_t *to,
                            const kvs_net_send_t *send)
 {
-    return &((const net_peer_t *)to)
-                ->lanes[send->lane % (uint32_t)node->job->settings.n_lanes];
+    return &((const net_peer_t *)to)->lanes[send->lane % (uint32_t)node->job->settings.n_lanes];
 }
 
 kvs_status_t kvs_net_send(kvs_net_node_t *node, const kvs_net_peer_t *to,

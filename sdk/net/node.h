@@ -32,10 +32,10 @@ typedef struct net_lane {
     uint64_t mark;    /* n_acked when the clock last looked, */
     int64_t progress; /* and when that last changed */
 
-    net_inlink_t in;  /* the I/O thread's, like all below */
-    bool known;       /* the peer's connection has said whose it is */
-    bool shut;        /* it sent nonsense */
-    net_id_t id;      /* of that connection */
+    net_inlink_t in; /* the I/O thread's, like all below */
+    bool known;      /* the peer's connection has said whose it is */
+    bool shut;       /* it sent nonsense */
+    net_id_t id;     /* of that connection */
     bool ack_now;
     uint64_t n_unacked_bytes;
     uint32_t n_unacked;
@@ -52,7 +52,7 @@ typedef struct net_peer {
     char connect_host[NET_HOST_MAX];
     int connect_port;
     char host[NET_HOST_MAX], address[NET_HOST_MAX + 16], label[NET_LABEL_MAX];
-    _Atomic bool gone;  /* set after the next three, by the I/O thread */
+    _Atomic bool gone; /* set after the next three, by the I/O thread */
     kvs_status_t gone_status;
     bool is_dead; /* rather than left */
     char *gone_text;
@@ -98,7 +98,7 @@ struct kvs_net_node {
     int wake_fd;
     pthread_t thread;
 
-    net_address_t own;  /* the I/O thread's, like all up to `peers` */
+    net_address_t own; /* the I/O thread's, like all up to `peers` */
     char address[NET_HOST_MAX + 16];
     net_socket_t *control, *listener;
     net_channel_t channel;
@@ -106,9 +106,9 @@ struct kvs_net_node {
     net_lane_t *acks;    /* lanes that may owe an acknowledgement */
     kvs_net_store_t *stores;
     int64_t next_beat, rendezvous_deadline;
-    bool heard;         /* of the scheduler */
-    bool bye;           /* it has heard our goodbye, or says its own */
-    bool is_orphan;     /* it is dead */
+    bool heard;     /* of the scheduler */
+    bool bye;       /* it has heard our goodbye, or says its own */
+    bool is_orphan; /* it is dead */
     uint64_t n_strangers;
     int64_t tick_ns, next_tick;
     void (*tick)(void *arg);
@@ -119,8 +119,8 @@ struct kvs_net_node {
     int n_workers, n_servers;
     uint64_t token;
 
-    _Atomic int phase;        /* net_phase_t: release after what it stands for, acquire before */
-    _Atomic bool joined;      /* it has been NET_READY: likewise */
+    _Atomic int phase;   /* net_phase_t: release after what it stands for, acquire before */
+    _Atomic bool joined; /* it has been NET_READY: likewise */
     _Atomic bool cancelled;
     _Atomic(net_record_t *) finished; /* records whose last hold was ZeroMQ's: pushed by anyone */
     _Atomic int64_t n_records;        /* not ended yet: close waits for 0 */

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BATCH 64           /* messages between acknowledgements */
-#define LAZY_ACK_MS 20     /* for those nobody waits for */
-#define MANY_UNACKED 1024  /* messages */
-#define STRANGERS_NAMED 8  /* in the log, before only now and then */
+#define BATCH           64   /* messages between acknowledgements */
+#define LAZY_ACK_MS     20   /* for those nobody waits for */
+#define MANY_UNACKED    1024 /* messages */
+#define STRANGERS_NAMED 8    /* in the log, before only now and then */
 
 /* ---- The list of members --------------------------------------------------------------------- */
 
@@ -309,9 +309,9 @@ static void deliver(kvs_net_node_t *node, net_lane_t *lane, const net_data_t *da
 {
     kvs_net_store_t *store = data->store == 0 ? NULL : net_node_find_store(node, data->store);
     void (*fn)(void *arg, kvs_net_message_t *message) =
-        store != NULL ? store->message
+        store != NULL                                           ? store->message
         : data->store == 0 || node->args.role == KVS_NET_SERVER ? node->args.message
-                                                                 : NULL;
+                                                                : NULL;
     message_t *m;
 
     if (fn == NULL) {
@@ -455,8 +455,10 @@ static kvs_status_t check_frames(const net_data_t *data, net_frame_t *frames, si
     size_t want = data->n_inline == 0 && data->n_body > 0 ? 2 : 1;
 
     if (n != want || (n == 2 && net_frame_size(&frames[1]) != data->n_body)) {
-        return kvs_fail(KVS_ERR_FORMAT, "a DATA with a body of %llu bytes came in %zu frames, the "
-                        "second of %zu bytes", (unsigned long long)data->n_body, n,
+        return kvs_fail(KVS_ERR_FORMAT,
+                        "a DATA with a body of %llu bytes came in %zu frames, the "
+                        "second of %zu bytes",
+                        (unsigned long long)data->n_body, n,
                         n < 2 ? 0 : net_frame_size(&frames[1]));
     }
     return KVS_OK;
@@ -537,8 +539,7 @@ static void take_message(kvs_net_node_t *node, const net_id_t *id, net_frame_t *
         take_lane(node, id, &wire);
     } else if (lane == NULL) {
         pass_over(node, status == KVS_OK ? "it has not said who it is" : net_last_error());
-    } else if (status != KVS_OK ||
-               take_from_lane(node, lane, &wire, frames, n) != KVS_OK) {
+    } else if (status != KVS_OK || take_from_lane(node, lane, &wire, frames, n) != KVS_OK) {
         shut_out(node, lane);
     }
 }

@@ -317,10 +317,9 @@ static kvs_status_t say_closed(kvs_net_store_t *store, int64_t timeout_ms)
     kvs_net_node_t *node = store->node;
     bool waits = node->job->settings.embed != 0 && timeout_ms != 0;
     net_wait_entry_t wait = {.type = NET_STORE_CLOSE, .store = store->number};
-    net_wire_t wire = {.type = NET_STORE_CLOSE,
-                       .as.request = {.store = store->number,
-                                      .mask = waits ? 1 : 0,
-                                      .timeout_ms = timeout_ms}};
+    net_wire_t wire = {
+        .type = NET_STORE_CLOSE,
+        .as.request = {.store = store->number, .mask = waits ? 1 : 0, .timeout_ms = timeout_ms}};
     char what[160];
 
     if (net_node_phase(node) == NET_ENDED) {

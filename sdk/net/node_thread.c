@@ -8,12 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define RETRY_MS 100       /* between attempts to reach the scheduler */
-#define PROBE_MS 3000      /* for one of them */
-#define PATIENCE_MS 10000  /* before a line in the log says that we wait */
-#define LINGER_MS 200      /* for acknowledgements and the goodbye */
-#define GOODBYE_MS 200     /* at least, to be heard leaving */
-#define LET_GO_MS 10000    /* for ZeroMQ to give back what it was lent */
+#define RETRY_MS    20    /* between attempts to reach the scheduler */
+#define PROBE_MS    3000  /* for one of them */
+#define PATIENCE_MS 10000 /* before a line in the log says that we wait */
+#define VERDICT_MS  2000  /* more than the rendezvous, for the scheduler to say who is missing */
+#define LINGER_MS   200   /* for acknowledgements and the goodbye */
+#define GOODBYE_MS  200   /* at least, to be heard leaving */
+#define LET_GO_MS   10000 /* for ZeroMQ to give back what it was lent */
 
 /* ---- What others hear ------------------------------------------------------------------------ */
 
@@ -48,9 +49,8 @@ void net_node_end(kvs_net_node_t *node, kvs_status_t status, const char *text)
     atomic_store_explicit(&node->phase, NET_ENDED, memory_order_release);
     pthread_cond_broadcast(&node->changed);
     pthread_mutex_unlock(&node->lock);
-    net_node_emit(node, &(kvs_net_event_t){.kind = KVS_NET_EVENT_ENDED,
-                                           .status = status,
-                                           .text = text});
+    net_node_emit(node,
+                  &(kvs_net_event_t){.kind = KVS_NET_EVENT_ENDED, .status = status, .text = text});
 }
 
 void net_node_lose(kvs_net_node_t *node, net_peer_t *peer, kvs_net_event_kind_t kind,
@@ -66,10 +66,8 @@ void net_node_lose(kvs_net_node_t *node, net_peer_t *peer, kvs_net_event_kind_t 
     for (int i = 0; i < node->job->settings.n_lanes; i++) {
         net_lane_close(&peer->lanes[i], status, peer->gone_text == NULL ? "" : peer->gone_text, 0);
     }
-    net_node_emit(node, &(kvs_net_event_t){.kind = kind,
-                                           .status = status,
-                                           .peer = &peer->pub,
-                                           .text = text});
+    net_node_emit(
+        node, &(kvs_net_event_t){.kind = kind, .status = status, .peer = &peer->pub, .text = text});
 }
 
 void net_node_suspect(kvs_net_node_t *node, net_peer_t *peer, const char *text)
@@ -162,8 +160,7 @@ static void note_probe(kvs_net_node_t *node, int64_t *io_next_line)
     pthread_mutex_unlock(&node->lock);
     if (net_now() >= *io_next_line) {
         kvs_log(KVS_LOG_WARN, "net", "%s of job '%s' waits for the scheduler: %s",
-                kvs_net_role_name(node->args.role), node->job->settings.job_id,
-                net_last_error());
+                kvs_net_role_name(node->args.role), node->job->settings.job_id, net_last_error());
         *io_next_line = net_now() + PATIENCE_MS * NET_MS;
     }
 }
@@ -209,11 +206,11 @@ static kvs_status_t choose_own(kvs_net_node_t *node, const net_address_t *schedu
     if (settings->node_host[0] != '\0') {
         status = net_address_resolve(settings->node_host, 0, &node->own, 1, &n);
     } else if (settings->interface[0] != '\0') {
-        status = net_address_of_interface(settings->interface, scheduler->storage.ss_family,
-                                          &node->own);
+        status =
+            net_address_of_interface(settings->interface, scheduler->storage.ss_family, &node->own);
     }
-    status = status == KVS_OK ? net_address_check_allowed(&node->own, settings->insecure != 0)
-                              : status;
+    status =
+        status == KVS_OK ? net_address_check_allowed(&node->own, settings->insecure != 0) : status;
     return status == KVS_OK ? KVS_OK : kvs_fail_context(status, "the address to announce");
 }
 
@@ -222,10 +219,10 @@ static net_socket_options_t options_of(const kvs_net_node_t *node)
     const kvs_net_settings_t *settings = &node->job->settings;
     uint64_t max = settings->max_message_bytes;
 
-    return (net_socket_options_t){
-        .max_frame_bytes = max > NET_WIRE_MAX_CONTROL ? max : NET_WIRE_MAX_CONTROL,
-        .heartbeat_ms = settings->heartbeat_ms,
-        .dead_after_ms = settings->dead_after_ms};
+    return (net_socket_options_t){.max_frame_bytes =
+                                      max > NET_WIRE_MAX_CONTROL ? max : NET_WIRE_MAX_CONTROL,
+                                  .heartbeat_ms = settings->heartbeat_ms,
+                                  .dead_after_ms = settings->dead_after_ms};
 }
 
 static kvs_status_t listen_there(kvs_net_node_t *node, int *ret_port)
@@ -236,8 +233,8 @@ static kvs_status_t listen_there(kvs_net_node_t *node, int *ret_port)
     kvs_status_t status;
 
     net_address_host(&node->own, host);
-    status = net_listener_open(node->job->context, host, 0, &options, &node->listener, ret_port,
-                               &cause);
+    status =
+        net_listener_open(node->job->context, host, 0, &options, &node->listener, ret_port, &cause);
     if (status != KVS_OK && cause == EADDRNOTAVAIL) { /* behind an address translation */
         status = net_listener_open(node->job->context,
                                    node->own.storage.ss_family == AF_INET6 ? "::" : "0.0.0.0", 0,
@@ -289,23 +286,23 @@ static void say_hello(kvs_net_node_t *node)
     bool worker = node->args.role == KVS_NET_WORKER;
     char host[NET_HOST_MAX];
     net_wire_lists_t lists = {.facts = node->facts.facts, .n_facts = node->facts.n};
-    net_wire_t wire = {.type = NET_HELLO,
-                       .as.hello = {.job_id = settings->job_id,
-                                    .host = host,
-                                    .role = node->args.role,
-                                    .rank = node->rank_given,
-                                    .pid = getpid(),
-                                    .group = node->group,
-                                    .address = node->address,
-                                    .incarnation = node->incarnation,
-                                    .host_id = node->host_id,
-                                    .process_id = node->job->process_id,
-                                    .n_workers = settings->n_workers,
-                                    .n_servers = node->args.no_servers ? 0
-                                                 : dynamic             ? -1
-                                                                       : settings->n_servers,
-                                    .hosts_server = worker && !node->args.no_servers &&
-                                                    node->job->hosts_server}};
+    net_wire_t wire = {
+        .type = NET_HELLO,
+        .as.hello = {.job_id = settings->job_id,
+                     .host = host,
+                     .role = node->args.role,
+                     .rank = node->rank_given,
+                     .pid = getpid(),
+                     .group = node->group,
+                     .address = node->address,
+                     .incarnation = node->incarnation,
+                     .host_id = node->host_id,
+                     .process_id = node->job->process_id,
+                     .n_workers = settings->n_workers,
+                     .n_servers = node->args.no_servers ? 0
+                                  : dynamic             ? -1
+                                                        : settings->n_servers,
+                     .hosts_server = worker && !node->args.no_servers && node->job->hosts_server}};
 
     net_host_name(host);
     net_channel_post(&node->channel, &wire, &lists);
@@ -331,12 +328,20 @@ static kvs_status_t join(kvs_net_node_t *node)
 
 /* ---- The clock ------------------------------------------------------------------------------- */
 
+/* Once the scheduler is there, its word on who is missing is waited for. */
+static int64_t rendezvous_end(const kvs_net_node_t *node)
+{
+    return node->heard && node->rendezvous_deadline != NET_NEVER
+               ? node->rendezvous_deadline + VERDICT_MS * NET_MS
+               : node->rendezvous_deadline;
+}
+
 static void check_rendezvous(kvs_net_node_t *node, int64_t now)
 {
     net_text_t text = {.n = 0};
     char seconds[32];
 
-    if (now < node->rendezvous_deadline) {
+    if (now < rendezvous_end(node)) {
         return;
     }
     net_seconds(seconds, node->job->settings.rendezvous_ms);
@@ -421,7 +426,7 @@ static int64_t look_at_clock(kvs_net_node_t *node)
     }
     if (net_node_phase(node) == NET_OPENING) {
         check_rendezvous(node, now);
-        next = net_earlier(next, node->rendezvous_deadline);
+        next = net_earlier(next, rendezvous_end(node));
     }
     if (node->tick != NULL && now >= node->next_tick) {
         node->next_tick = now + node->tick_ns;
@@ -478,11 +483,11 @@ static void note_unreceived(kvs_net_node_t *node, const net_peer_t *peer)
 static void say_goodbye(kvs_net_node_t *node, leaving_t *leaving)
 {
     net_wire_t wire = {.type = NET_LEAVE};
-    int64_t dead_after = node->job->settings.dead_after_ms;
+    int64_t patience = node->heard ? node->job->settings.dead_after_ms : 0;
 
     leaving->said = true;
     (void)net_node_send_acks(node, true); /* while others still listen to us */
-    leaving->deadline = net_earlier(leaving->deadline, net_deadline(dead_after));
+    leaving->deadline = net_earlier(leaving->deadline, net_deadline(patience));
     if (leaving->deadline < net_deadline(GOODBYE_MS)) {
         leaving->deadline = net_deadline(GOODBYE_MS);
     }

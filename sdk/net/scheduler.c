@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define BATCH 256 /* frames between looks at the clock */
+#define BATCH     256 /* frames between looks at the clock */
 #define LINGER_MS 500
 
 struct net_scheduler {
@@ -35,7 +35,8 @@ struct net_scheduler {
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool over; /* guarded by lock, like all below */
+    bool over;    /* guarded by lock, like all below */
+    bool running; /* a group is complete, and not done */
     kvs_status_t result;
     char *result_text;
     _Atomic bool stopping, cancelled; /* set by anyone, read by the thread and by waiters */
@@ -117,14 +118,25 @@ static void post_status(net_member_t *member)
 
 /* ---- The end of a group ---------------------------------------------------------------------- */
 
+/* Whoever is left needs not say goodbye: nobody may be there to hear it. */
+static void dismiss(net_group_t *group)
+{
+    broadcast(group, &(net_wire_t){.type = NET_BYE}, NULL);
+}
+
 static void end_group(net_scheduler_t *s, net_group_t *group)
 {
-    net_wire_t wire = notice(NET_END, 0, group->failure,
-                             group->failure_text == NULL ? "" : group->failure_text);
+    net_wire_t wire =
+        notice(NET_END, 0, group->failure, group->failure_text == NULL ? "" : group->failure_text);
 
     group->ended = true;
     group->deadline = net_deadline(s->settings.dead_after_ms);
     broadcast(group, &wire, NULL);
+    if (!group->settled) { /* whoever is missing is told when it comes, if it may still */
+        dismiss(group);
+        group->n_told += group->n_members;
+        group->deadline = group->failure == KVS_ERR_TIMEOUT ? 0 : group->deadline;
+    }
 }
 
 static void fail_group(net_scheduler_t *s, net_group_t *group, kvs_status_t status,
@@ -141,6 +153,69 @@ static void end_if_over(net_scheduler_t *s, net_group_t *group)
     if (group->settled && !group->ended &&
         net_group_count(group, KVS_NET_WORKER, NET_PRESENT) == 0) {
         end_group(s, group);
+    }
+}
+
+/* ---- The end of the job ---------------------------------------------------------------------- */
+
+static bool is_done(const net_group_t *group, int64_t now)
+{
+    if (!group->ended || now >= group->deadline) {
+        return group->ended;
+    }
+    return group->settled ? net_group_count(group, KVS_NET_WORKER, NET_PRESENT) == 0 &&
+                                net_group_count(group, KVS_NET_SERVER, NET_PRESENT) == 0
+                          : group->n_servers >= 0 &&
+                                group->n_told >= (size_t)(group->n_workers + group->n_servers);
+}
+
+/* Write down whether the job is over, and how it ended. */
+static void set_over(net_scheduler_t *s, bool over, bool running, kvs_status_t result,
+                     const char *text)
+{
+    pthread_mutex_lock(&s->lock);
+    s->over = over;
+    s->running = running;
+    if (over && s->result == KVS_OK && result != KVS_OK) {
+        s->result = result;
+        s->result_text = strdup(text == NULL ? "the job failed" : text);
+    }
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void nobody_came(net_scheduler_t *s)
+{
+    net_group_t *none = net_group_new("", s->settings.n_workers, s->settings.n_servers, "");
+    net_text_t text = {.n = 0};
+    char seconds[32];
+
+    net_text_add(&text, "after %s only ", net_seconds(seconds, s->settings.rendezvous_ms));
+    if (none != NULL) {
+        net_group_missing(none, &text);
+    }
+    net_group_free(none);
+    set_over(s, true, false, KVS_ERR_TIMEOUT, text.bytes);
+}
+
+static void check_over(net_scheduler_t *s, int64_t now)
+{
+    bool over = s->groups != NULL, running = false;
+    kvs_status_t result = KVS_OK;
+    const char *text = NULL;
+
+    for (net_group_t *group = s->groups; group != NULL; group = group->next) {
+        over = over && is_done(group, now);
+        running = running || (group->settled && !is_done(group, now));
+        if (group->failure != KVS_OK) {
+            result = group->failure;
+            text = group->failure_text;
+        }
+    }
+    if (s->groups == NULL && now >= s->deadline) {
+        nobody_came(s);
+    } else if (over != s->over || running != s->running) { /* only this thread writes them */
+        set_over(s, over, running, result, text);
     }
 }
 
@@ -164,8 +239,9 @@ static net_group_t *new_group(net_scheduler_t *s, const net_hello_t *hello, cons
     int n_servers = !mine || hello->n_servers == 0 ? hello->n_servers
                     : embedded                     ? -1
                                                    : s->settings.n_servers;
-    net_group_t *group = net_group_new(hello->group, mine ? s->settings.n_workers : hello->n_workers,
-                                       n_servers, mine ? s->label : label);
+    net_group_t *group =
+        net_group_new(hello->group, mine ? s->settings.n_workers : hello->n_workers, n_servers,
+                      mine ? s->label : label);
     net_storebook_t *book = calloc(1, sizeof(*book));
 
     if (group == NULL || book == NULL) {
@@ -228,6 +304,7 @@ static void settle_if_complete(net_scheduler_t *s, net_group_t *group)
         fail_group(s, group, KVS_ERR_PEER, net_last_error());
         return;
     }
+    check_over(s, net_now());
     kvs_log(KVS_LOG_INFO, "net", "group '%s' of job '%s' is complete: %d workers, %d servers",
             group->name, s->settings.job_id, group->n_workers, group->n_servers);
     welcome_all(s, group);
@@ -291,6 +368,7 @@ static void take_hello(net_scheduler_t *s, const net_id_t *id, const net_hello_t
     if (status != KVS_OK) {
         kvs_log(KVS_LOG_WARN, "net", "refused: %s", net_last_error());
         refuse(s, id, status, net_last_error());
+        group->n_told += fails_all || group->ended;
         if (fails_all) {
             fail_group(s, group, status, net_last_error());
         }
@@ -333,8 +411,8 @@ static void gone(net_scheduler_t *s, net_member_t *member, net_state_t state, kv
                  const char *text)
 {
     net_group_t *group = member->group;
-    net_wire_t wire = notice(state == NET_GONE_LEFT ? NET_LEFT : NET_DEAD, member->place, status,
-                             text);
+    net_wire_t wire =
+        notice(state == NET_GONE_LEFT ? NET_LEFT : NET_DEAD, member->place, status, text);
 
     member->state = state;
     broadcast(group, &wire, member);
@@ -375,8 +453,8 @@ static void bury(net_scheduler_t *s, net_member_t *member, const char *text)
 
 static void take_tell(net_member_t *member, const net_wire_t *wire)
 {
-    net_wire_t error = notice(NET_ERROR, member->place, wire->as.notice.status,
-                              wire->as.notice.text);
+    net_wire_t error =
+        notice(NET_ERROR, member->place, wire->as.notice.status, wire->as.notice.text);
 
     error.as.notice.store = wire->as.notice.store;
     broadcast(member->group, &error, NULL);
@@ -517,8 +595,7 @@ static void look_for_silent(net_scheduler_t *s, net_group_t *group, int64_t now)
             net_text_t text = {.n = 0};
             char seconds[32];
 
-            net_text_add(&text,
-                         "%s died, or cannot be reached: nothing was heard of it for %s",
+            net_text_add(&text, "%s died, or cannot be reached: nothing was heard of it for %s",
                          member->label, net_seconds(seconds, s->settings.dead_after_ms));
             bury(s, member, text.bytes);
         }
@@ -533,60 +610,6 @@ static void fail_late(net_scheduler_t *s, net_group_t *group)
     net_text_add(&text, "after %s only ", net_seconds(seconds, s->settings.rendezvous_ms));
     net_group_missing(group, &text);
     fail_group(s, group, KVS_ERR_TIMEOUT, text.bytes);
-}
-
-static bool is_done(const net_group_t *group, int64_t now)
-{
-    return group->ended && (now >= group->deadline ||
-                            (net_group_count(group, KVS_NET_WORKER, NET_PRESENT) == 0 &&
-                             net_group_count(group, KVS_NET_SERVER, NET_PRESENT) == 0));
-}
-
-/* Write down whether the job is over, and how it ended. */
-static void set_over(net_scheduler_t *s, bool over, kvs_status_t result, const char *text)
-{
-    pthread_mutex_lock(&s->lock);
-    s->over = over;
-    if (over && s->result == KVS_OK && result != KVS_OK) {
-        s->result = result;
-        s->result_text = strdup(text == NULL ? "the job failed" : text);
-    }
-    pthread_cond_broadcast(&s->changed);
-    pthread_mutex_unlock(&s->lock);
-}
-
-static void nobody_came(net_scheduler_t *s)
-{
-    net_group_t *none = net_group_new("", s->settings.n_workers, s->settings.n_servers, "");
-    net_text_t text = {.n = 0};
-    char seconds[32];
-
-    net_text_add(&text, "after %s only ", net_seconds(seconds, s->settings.rendezvous_ms));
-    if (none != NULL) {
-        net_group_missing(none, &text);
-    }
-    net_group_free(none);
-    set_over(s, true, KVS_ERR_TIMEOUT, text.bytes);
-}
-
-static void check_over(net_scheduler_t *s, int64_t now)
-{
-    bool over = s->groups != NULL;
-    kvs_status_t result = KVS_OK;
-    const char *text = NULL;
-
-    for (net_group_t *group = s->groups; group != NULL; group = group->next) {
-        over = over && is_done(group, now);
-        if (group->failure != KVS_OK) {
-            result = group->failure;
-            text = group->failure_text;
-        }
-    }
-    if (s->groups == NULL && now >= s->deadline) {
-        nobody_came(s);
-    } else if (over != s->over) { /* only this thread writes it */
-        set_over(s, over, result, text);
-    }
 }
 
 /* What is due; gives when the next thing will be. */
@@ -636,7 +659,7 @@ static void say_goodbye(net_scheduler_t *s)
         if (!group->ended) {
             broadcast(group, &wire, NULL);
         }
-        broadcast(group, &(net_wire_t){.type = NET_BYE}, NULL); /* it won't hear theirs */
+        dismiss(group);
     }
 }
 
@@ -647,8 +670,7 @@ static void *run(void *arg)
 
     while (!s->stopping) {
         int64_t next = tick(s);
-        unsigned ready =
-            net_wait(&s->socket, 1, fds, s->beacon_fd < 0 ? 1 : 2, net_poll_ms(next));
+        unsigned ready = net_wait(&s->socket, 1, fds, s->beacon_fd < 0 ? 1 : 2, net_poll_ms(next));
 
         if ((ready & 1) != 0) {
             net_wake_clear(s->wake_fd);
@@ -701,8 +723,7 @@ static kvs_status_t bind_to(net_scheduler_t *s, net_context_t *context, const ch
 static kvs_status_t bind_wildcard(net_scheduler_t *s, net_context_t *context, const char *given,
                                   int family, int port)
 {
-    kvs_status_t status =
-        bind_to(s, context, family == AF_INET6 ? "::" : "0.0.0.0", port, NULL);
+    kvs_status_t status = bind_to(s, context, family == AF_INET6 ? "::" : "0.0.0.0", port, NULL);
 
     if (status == KVS_OK) {
         kvs_log(KVS_LOG_WARN, "net", "%s is no address of this host: listening on all of them",
@@ -831,6 +852,16 @@ void net_scheduler_cancel(net_scheduler_t *s)
     net_wake_ring(s->wake_fd);
 }
 
+static bool is_running(net_scheduler_t *s)
+{
+    bool running;
+
+    pthread_mutex_lock(&s->lock);
+    running = s->running;
+    pthread_mutex_unlock(&s->lock);
+    return running;
+}
+
 kvs_status_t net_scheduler_close(net_scheduler_t *s, int64_t timeout_ms)
 {
     kvs_status_t status;
@@ -838,7 +869,7 @@ kvs_status_t net_scheduler_close(net_scheduler_t *s, int64_t timeout_ms)
     if (s == NULL) {
         return KVS_OK;
     }
-    status = timeout_ms == 0 ? KVS_OK : net_scheduler_wait(s, timeout_ms);
+    status = timeout_ms != 0 && is_running(s) ? net_scheduler_wait(s, timeout_ms) : KVS_OK;
     s->stopping = true;
     net_wake_ring(s->wake_fd);
     pthread_join(s->thread, NULL);

@@ -12,9 +12,9 @@
 
 _Static_assert(sizeof(net_frame_t) == sizeof(zmq_msg_t), "a frame is a zmq_msg_t");
 
-#define FIRST_BYTE 'k' /* ids that begin with a zero byte are ZeroMQ's own */
-#define MAX_WAITING 4096 /* messages received and not taken, of one connection */
-#define RECONNECT_MS 100
+#define FIRST_BYTE       'k'  /* ids that begin with a zero byte are ZeroMQ's own */
+#define MAX_WAITING      4096 /* messages received and not taken, of one connection */
+#define RECONNECT_MS     100
 #define MAX_RECONNECT_MS 1000
 
 static zmq_msg_t *msg(net_frame_t *frame)

@@ -22,7 +22,7 @@ typedef struct net_id {
 
 typedef struct net_socket_options {
     uint64_t max_frame_bytes; /* a connection that sends more is closed */
-    int64_t heartbeat_ms;     /* of the connection; one that is silent for dead_after_ms is made anew */
+    int64_t heartbeat_ms; /* of the connection; one that is silent for dead_after_ms is made anew */
     int64_t dead_after_ms;
 } net_socket_options_t;
 
@@ -65,7 +65,8 @@ bool net_socket_send(net_socket_t *socket, const net_id_t *to, net_frame_t *fram
 /* Receive a message of at most `max` frames, on a listener with its sender. Number of frames, to be
  * released; 0: nothing there. A message with more is passed over, and one from a peer without a
  * proper id. */
-size_t net_socket_receive(net_socket_t *socket, net_id_t *ret_from, net_frame_t *frames, size_t max);
+size_t net_socket_receive(net_socket_t *socket, net_id_t *ret_from, net_frame_t *frames,
+                          size_t max);
 
 #define NET_WAIT_MAX 4
 

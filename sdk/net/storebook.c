@@ -27,14 +27,14 @@ typedef struct net_stored {
     struct net_stored *next;
     uint32_t number;
     char *type;
-    net_facts_t facts;        /* the first is {"type", …} */
+    net_facts_t facts;          /* the first is {"type", …} */
     char opener[NET_LABEL_MAX]; /* the first to open it */
-    bool *ready;              /* by server: told of it */
+    bool *ready;                /* by server: told of it */
     size_t n_ready;
     bool announced, open;
-    bool *closed; /* by rank: closed, */
+    bool *closed;   /* by rank: closed, */
     int64_t *waits; /* and waits for the others until then; 0: does not */
-    bool over;    /* all have closed it */
+    bool over;      /* all have closed it */
 } stored_t;
 
 /* ---- Finding --------------------------------------------------------------------------------- */
@@ -86,8 +86,8 @@ static meeting_t *find_meeting(net_storebook_t *book, purpose_t purpose, uint32_
 {
     meeting_t *meeting = book->meetings;
 
-    while (meeting != NULL && (meeting->purpose != purpose || meeting->store != store ||
-                               meeting->number != number)) {
+    while (meeting != NULL &&
+           (meeting->purpose != purpose || meeting->store != store || meeting->number != number)) {
         meeting = meeting->next;
     }
     return meeting;
@@ -136,12 +136,10 @@ static void forget(net_storebook_t *book, meeting_t *meeting)
 static void answer(net_storebook_t *book, net_member_t *to, unsigned type, uint32_t number,
                    uint32_t store, kvs_status_t status, const char *text)
 {
-    net_wire_t wire = {.type = NET_ANSWER,
-                       .as.answer = {.type = type,
-                                     .number = number,
-                                     .store = store,
-                                     .status = status,
-                                     .text = text}};
+    net_wire_t wire = {
+        .type = NET_ANSWER,
+        .as.answer = {
+            .type = type, .number = number, .store = store, .status = status, .text = text}};
 
     if (to->state == NET_PRESENT) {
         book->say(book->arg, to, &wire, NULL);
@@ -399,10 +397,9 @@ static void open_if_ready(net_storebook_t *book, stored_t *store)
 
 static void announce(net_storebook_t *book, stored_t *store)
 {
-    net_wire_t wire = {.type = NET_STORE_ANNOUNCE,
-                       .as.store = {.ordinal = store->number,
-                                    .store = store->number,
-                                    .type = store->type}};
+    net_wire_t wire = {
+        .type = NET_STORE_ANNOUNCE,
+        .as.store = {.ordinal = store->number, .store = store->number, .type = store->type}};
     net_wire_lists_t lists = {.facts = store->facts.facts, .n_facts = store->facts.n};
 
     store->announced = true;

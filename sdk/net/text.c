@@ -30,8 +30,8 @@ void net_label(char label[NET_LABEL_MAX], int role, int rank, const char *host, 
     if (rank >= 0) {
         snprintf(number, sizeof(number), " %d", rank);
     }
-    snprintf(label, NET_LABEL_MAX, "%s%s (host %s, pid %lld)", kvs_net_role_name(role), number, host,
-             (long long)pid);
+    snprintf(label, NET_LABEL_MAX, "%s%s (host %s, pid %lld)", kvs_net_role_name(role), number,
+             host, (long long)pid);
 }
 
 const char *net_seconds(char text[32], int64_t ms)

@@ -9,11 +9,11 @@ typedef enum walk_mode { MEASURE, WRITE, READ } walk_mode_t;
 
 typedef struct cursor {
     walk_mode_t mode;
-    uint8_t *at;    /* WRITE */
+    uint8_t *at;         /* WRITE */
     const uint8_t *from; /* READ */
-    size_t left;    /* READ */
-    size_t n;       /* bytes so far */
-    const char *wrong; /* READ: NULL, or what is */
+    size_t left;         /* READ */
+    size_t n;            /* bytes so far */
+    const char *wrong;   /* READ: NULL, or what is */
 } cursor_t;
 
 const char *net_wire_name(unsigned type)
@@ -285,7 +285,6 @@ static void walk_hello(cursor_t *c, net_hello_t *hello, const net_wire_lists_t *
     i32(c, &hello->n_workers);
     i32(c, &hello->n_servers);
     u32(c, &hello->hosts_server);
-    u64(c, &hello->max_message_bytes);
     walk_facts(c, &hello->facts, lists);
 }
 
@@ -389,8 +388,8 @@ static void read_data_rest(cursor_t *c, net_data_t *data)
         wrong(c, "has a header that is too long");
     } else if (data->n_inline != 0 && data->n_inline != data->n_body) {
         wrong(c, "has two sizes of its body");
-    } else if (c->wrong == NULL &&
-               c->left != net_wire_data_size(data->n_header, data->n_inline) - NET_WIRE_DATA_BYTES) {
+    } else if (c->wrong == NULL && c->left != net_wire_data_size(data->n_header, data->n_inline) -
+                                                  NET_WIRE_DATA_BYTES) {
         wrong(c, "does not hold its header and body");
     }
     if (c->wrong == NULL) {
@@ -487,7 +486,8 @@ kvs_status_t net_wire_decode(const void *frame, size_t n_bytes, net_wire_t *ret_
     return c.wrong == NULL ? KVS_OK : fail_format(&c, ret_wire, n_bytes);
 }
 
-static size_t walk(walk_mode_t mode, const net_wire_t *wire, const net_wire_lists_t *lists, void *frame)
+static size_t walk(walk_mode_t mode, const net_wire_t *wire, const net_wire_lists_t *lists,
+                   void *frame)
 {
     static const net_wire_lists_t none = {0};
     cursor_t c = {.mode = mode, .at = frame};

@@ -9,42 +9,42 @@
 
 #include <stdbool.h>
 
-#define NET_WIRE_MAGIC 0x4e53564bu /* "KVSN" */
-#define NET_WIRE_VERSION 1
-#define NET_WIRE_HEAD_BYTES 32
-#define NET_WIRE_DATA_BYTES 56 /* head and fixed part of a data message */
+#define NET_WIRE_MAGIC       0x4e53564bu /* "KVSN" */
+#define NET_WIRE_VERSION     1
+#define NET_WIRE_HEAD_BYTES  32
+#define NET_WIRE_DATA_BYTES  56          /* head and fixed part of a data message */
 #define NET_WIRE_MAX_CONTROL (32u << 20) /* bytes of a frame other than data */
-#define NET_WIRE_MAX_TEXT 8192
-#define NET_WIRE_MAX_FACTS 64
+#define NET_WIRE_MAX_TEXT    8192
+#define NET_WIRE_MAX_FACTS   64
 #define NET_WIRE_MAX_MEMBERS 65536
 
 /* X(type, number, shape): what a frame is, and which of the shapes below its body has. */
 #define NET_WIRE_TYPES(X)                                                                          \
-    X(HELLO, 1, hello)          /* node: let me in */                                              \
-    X(WELCOME, 2, welcome)      /* everyone is there: this is the list */                          \
-    X(REFUSED, 3, notice)       /* you are not let in */                                           \
-    X(STATUS, 4, notice)        /* who is there so far */                                          \
-    X(BEAT, 5, beat)            /* both ways: I am alive */                                        \
-    X(LEAVE, 6, empty)          /* node: goodbye */                                                \
-    X(BYE, 7, empty)            /* scheduler: your goodbye has been told to all */                 \
-    X(LEFT, 8, notice)          /* that member left */                                             \
-    X(DEAD, 9, notice)          /* that member died */                                             \
-    X(END, 10, notice)          /* the job is over for you */                                      \
-    X(TELL, 11, notice)         /* node: tell everyone this error */                               \
-    X(ERROR, 12, notice)        /* that member tells everyone an error */                          \
-    X(SUSPECT, 13, notice)      /* node: I can't reach that member */                              \
-    X(STORE_OPEN, 14, store)    /* worker: my n-th store */                                        \
+    X(HELLO, 1, hello)           /* node: let me in */                                             \
+    X(WELCOME, 2, welcome)       /* everyone is there: this is the list */                         \
+    X(REFUSED, 3, notice)        /* you are not let in */                                          \
+    X(STATUS, 4, notice)         /* who is there so far */                                         \
+    X(BEAT, 5, beat)             /* both ways: I am alive */                                       \
+    X(LEAVE, 6, empty)           /* node: goodbye */                                               \
+    X(BYE, 7, empty)             /* scheduler: your goodbye has been told to all */                \
+    X(LEFT, 8, notice)           /* that member left */                                            \
+    X(DEAD, 9, notice)           /* that member died */                                            \
+    X(END, 10, notice)           /* the job is over for you */                                     \
+    X(TELL, 11, notice)          /* node: tell everyone this error */                              \
+    X(ERROR, 12, notice)         /* that member tells everyone an error */                         \
+    X(SUSPECT, 13, notice)       /* node: I can't reach that member */                             \
+    X(STORE_OPEN, 14, store)     /* worker: my n-th store */                                       \
     X(STORE_ANNOUNCE, 15, store) /* to servers: a store begins */                                  \
-    X(STORE_READY, 16, request) /* server: I know of it */                                         \
-    X(BARRIER, 17, request)     /* worker: I am at this store's n-th barrier */                    \
-    X(STORE_CLOSE, 18, request) /* worker: I have closed it */                                     \
+    X(STORE_READY, 16, request)  /* server: I know of it */                                        \
+    X(BARRIER, 17, request)      /* worker: I am at this store's n-th barrier */                   \
+    X(STORE_CLOSE, 18, request)  /* worker: I have closed it */                                    \
     X(STORE_CLOSED, 19, request) /* to servers: all have closed it */                              \
-    X(QUERY, 20, request)       /* node: how many are silent? */                                   \
-    X(ANSWER, 21, answer)       /* to STORE_OPEN, BARRIER, STORE_CLOSE, QUERY */                   \
-    X(LANE, 32, lane)           /* node to node: this connection is mine */                        \
+    X(QUERY, 20, request)        /* node: how many are silent? */                                  \
+    X(ANSWER, 21, answer)        /* to STORE_OPEN, BARRIER, STORE_CLOSE, QUERY */                  \
+    X(LANE, 32, lane)            /* node to node: this connection is mine */                       \
     X(DATA, 33, data)                                                                              \
-    X(ACK, 34, ack)             /* what came on that lane of yours */                              \
-    X(CLOSE, 35, notice)        /* your connection is closed, for this reason */
+    X(ACK, 34, ack)      /* what came on that lane of yours */                                     \
+    X(CLOSE, 35, notice) /* your connection is closed, for this reason */
 
 typedef enum net_wire_type {
 #define NET_WIRE_ENUM(type, number, shape) NET_##type = (number),
@@ -75,7 +75,6 @@ typedef struct net_hello {
     int32_t n_workers;
     int32_t n_servers; /* -1: as many as say hosts_server */
     uint32_t hosts_server;
-    uint64_t max_message_bytes;
     net_wire_list_t facts;
 } net_hello_t;
 
@@ -116,7 +115,7 @@ typedef struct net_wire_store {
 typedef struct net_request {
     uint32_t number; /* of the barrier; of the query */
     uint32_t store;
-    uint32_t mask; /* QUERY: roles. STORE_CLOSE: 1: have it answered */
+    uint32_t mask;      /* QUERY: roles. STORE_CLOSE: 1: have it answered */
     int64_t timeout_ms; /* QUERY: how long silent */
 } net_request_t;
 

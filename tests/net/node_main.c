@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* node_main.c - a process of a job for tests: it is told by its environment who it is, reads commands
+ * from standard input, and says on standard output what came of them and what it hears meanwhile.
+ *
+ * Results are "COMMAND KVS_OK" or "COMMAND STATUS: TEXT". Servers echo what they receive; servers and
+ * scheduler end by themselves when the job has ended, with exit status 0 or, after "ended", 3. */
+#include "kt.h"
+
+#include <kvstore/net.h>
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define PATIENCE_MS 10000
+
+static kvs_net_settings_t settings;
+static kvs_net_job_t *job;
+static kvs_net_node_t *worker, *server;
+static kvs_net_store_t *store;
+static pthread_mutex_t out_lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic int end_status; /* of a server's job */
+static int end_fd;             /* readable once that has ended */
+
+static void line(const char *format, ...) KVS_PRINTF(1, 2);
+static void line(const char *format, ...)
+{
+    va_list args;
+
+    pthread_mutex_lock(&out_lock);
+    va_start(args, format);
+    vprintf(format, args);
+    va_end(args);
+    putchar('\n');
+    fflush(stdout);
+    pthread_mutex_unlock(&out_lock);
+}
+
+static void result(const char *command, kvs_status_t status)
+{
+    if (status == KVS_OK) {
+        line("%s KVS_OK", command);
+    } else {
+        line("%s %s: %s", command, kvs_status_name(status), kvs_last_error());
+    }
+}
+
+/* ---- Callbacks ------------------------------------------------------------------------------- */
+
+static void on_event(void *arg, const kvs_net_event_t *event)
+{
+    static const char *const names[] = {"",      "left",   "dead",   "room",
+                                        "error", "opened", "closed", "ended"};
+
+    line("event %s %s: %s", names[event->kind], kvs_status_name(event->status), event->text);
+    if (event->kind == KVS_NET_EVENT_ENDED && arg == &server) {
+        end_status = event->status;
+        if (settings.role == KVS_NET_SERVER) {
+            uint64_t one = 1;
+
+            (void)!write(end_fd, &one, sizeof(one));
+        }
+    }
+}
+
+static void on_message(void *arg, kvs_net_message_t *message)
+{
+    kvs_net_send_t send = KVS_NET_SEND_INIT;
+
+    if (arg == &server) {
+        send.store = message->store;
+        send.body = message->body;
+        send.n_body_bytes = message->n_body_bytes;
+        (void)kvs_net_send(server, message->from, &send); /* the sender may be gone */
+    } else {
+        line("message of %zu bytes from %s", message->n_body_bytes, message->from->label);
+    }
+    kvs_net_message_release(message);
+}
+
+/* ---- Commands -------------------------------------------------------------------------------- */
+
+static kvs_status_t open_node(int role, kvs_net_node_t **node)
+{
+    kvs_net_node_args_t args = KVS_NET_NODE_ARGS_INIT;
+    const char *plugin = getenv("TEST_PLUGIN");
+    kvs_net_fact_t fact = {"plugin", plugin == NULL ? "test 1" : plugin};
+
+    args.role = role;
+    args.group = "test";
+    args.facts = &fact;
+    args.n_facts = 1;
+    args.message = on_message;
+    args.event = on_event;
+    args.arg = node;
+    return kvs_net_node_open(job, &args, node);
+}
+
+static void do_open(void)
+{
+    kvs_status_t status = kvs_net_settings_read(NULL, NULL, &settings);
+    const char *window = getenv("TEST_WINDOW");
+
+    settings.window_bytes = window == NULL ? 0 : strtoull(window, NULL, 10);
+    status = status == KVS_OK ? kvs_net_job_open(&settings, &job) : status;
+    if (status == KVS_OK && (settings.role == KVS_NET_SERVER || kvs_net_job_hosts_server(job))) {
+        status = open_node(KVS_NET_SERVER, &server);
+    }
+    if (status == KVS_OK && settings.role == KVS_NET_WORKER) {
+        status = open_node(KVS_NET_WORKER, &worker);
+    }
+    result("open", status);
+    if (status == KVS_OK && settings.role == KVS_NET_SCHEDULER) {
+        line("address %s", kvs_net_job_scheduler(job));
+    }
+}
+
+static kvs_net_node_t *node(void)
+{
+    return worker != NULL ? worker : server;
+}
+
+static void do_ready(const char *words)
+{
+    kvs_status_t status = kvs_net_node_wait_ready(node(), strtol(words, NULL, 10));
+
+    result("ready", status);
+    if (status == KVS_OK) {
+        line("rank %d of %d, %d servers, local %d, host server %d", kvs_net_node_rank(node()),
+             kvs_net_node_count(node(), KVS_NET_WORKER), kvs_net_node_count(node(), KVS_NET_SERVER),
+             kvs_net_node_local_rank(node()), kvs_net_job_hosts_server(job));
+        line("listens %s", kvs_net_node_self(node())->address);
+    }
+}
+
+static void do_store(const char *words)
+{
+    kvs_net_store_args_t args = KVS_NET_STORE_ARGS_INIT;
+    char type[64] = "";
+    long timeout_ms = -1;
+
+    sscanf(words, "%63s %ld", type, &timeout_ms);
+    args.type = type;
+    args.message = on_message;
+    args.arg = &worker;
+    result("store", kvs_net_store_open(worker, &args, timeout_ms, &store));
+}
+
+static void do_send(const char *words)
+{
+    kvs_net_send_t send = KVS_NET_SEND_INIT;
+    unsigned n_bytes = 0;
+    int role = KVS_NET_SERVER, rank = 0;
+    void *body;
+
+    sscanf(words, "%d %d %u", &role, &rank, &n_bytes);
+    body = calloc(1, n_bytes + 1);
+    send.body = body;
+    send.n_body_bytes = n_bytes;
+    result("send",
+           kvs_net_send_wait(node(), kvs_net_node_peer(node(), role, rank), &send, PATIENCE_MS));
+    free(body);
+}
+
+static void do_dead(const char *words)
+{
+    int dead = 0;
+    long silent_ms = 0;
+    kvs_status_t status;
+
+    sscanf(words, "%ld", &silent_ms);
+    status = kvs_net_node_num_dead(node(), 7, silent_ms, PATIENCE_MS, &dead);
+    if (status == KVS_OK) {
+        line("dead %d", dead);
+    } else {
+        result("dead", status);
+    }
+}
+
+/* Everything of net in a forked child: a state error each, and nothing hangs. */
+static int use_in_child(void)
+{
+    kvs_net_send_t send = KVS_NET_SEND_INIT;
+    int dead;
+
+    return kvs_net_send(worker, kvs_net_node_self(worker), &send) != KVS_ERR_STATE ||
+           kvs_net_node_num_dead(worker, 7, 1, 1, &dead) != KVS_ERR_STATE ||
+           kvs_net_store_barrier(store, 1) != KVS_ERR_STATE ||
+           kvs_net_store_close(store, 1) != KVS_ERR_STATE ||
+           kvs_net_node_close(worker, 1) != KVS_ERR_STATE ||
+           kvs_net_job_close(job, 1) != KVS_ERR_STATE || strstr(kvs_last_error(), "fork") == NULL;
+}
+
+static void do_fork(void)
+{
+    int child = fork(), status = -1;
+
+    if (child == 0) {
+        _exit(use_in_child());
+    }
+    waitpid(child, &status, 0);
+    line("fork %d", WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+}
+
+static bool is(const char *command, const char *name, const char **ret_words)
+{
+    size_t n = strlen(name);
+
+    if (strncmp(command, name, n) != 0 || (command[n] != '\0' && command[n] != ' ')) {
+        return false;
+    }
+    *ret_words = command + n;
+    return true;
+}
+
+/* False: the end. */
+static bool obey(const char *command)
+{
+    const char *words;
+
+    if (is(command, "open", &words)) {
+        do_open();
+    } else if (is(command, "ready", &words)) {
+        do_ready(words);
+    } else if (is(command, "store", &words)) {
+        do_store(words);
+    } else if (is(command, "send", &words)) {
+        do_send(words);
+    } else if (is(command, "barrier", &words)) {
+        result("barrier", kvs_net_store_barrier(store, strtol(words, NULL, 10)));
+    } else if (is(command, "closestore", &words)) {
+        result("closestore", kvs_net_store_close(store, strtol(words, NULL, 10)));
+        store = NULL;
+    } else if (is(command, "dead", &words)) {
+        do_dead(words);
+    } else if (is(command, "fork", &words)) {
+        do_fork();
+    } else if (is(command, "quit", &words)) {
+        return false;
+    } else {
+        line("what? %s", command);
+    }
+    return true;
+}
+
+/* ---- The end --------------------------------------------------------------------------------- */
+
+static int close_all(void)
+{
+    kvs_status_t end = KVS_OK;
+
+    if (store != NULL) {
+        result("closestore", kvs_net_store_close(store, PATIENCE_MS));
+    }
+    if (worker != NULL) {
+        result("close", kvs_net_node_close(worker, PATIENCE_MS));
+    }
+    if (server != NULL) {
+        result("close", kvs_net_node_close(server, PATIENCE_MS));
+    }
+    if (job != NULL && settings.role == KVS_NET_SCHEDULER) {
+        end = kvs_net_job_wait_end(job, -1);
+        result("end", end);
+    }
+    if (job != NULL) {
+        result("closejob",
+               kvs_net_job_close(job, settings.role == KVS_NET_SCHEDULER ? 0 : PATIENCE_MS));
+    }
+    return end != KVS_OK || end_status != KVS_OK ? 3 : 0;
+}
+
+/* The next line of standard input; false: none, or a server whose job has ended. */
+static bool next_command(char *command, size_t size)
+{
+    struct pollfd items[2] = {{.fd = STDIN_FILENO, .events = POLLIN},
+                              {.fd = end_fd, .events = POLLIN}};
+
+    for (size_t n = 0; n + 1 < size; n++) {
+        if (poll(items, 2, -1) <= 0 || items[1].revents != 0 ||
+            read(STDIN_FILENO, command + n, 1) != 1) {
+            return false;
+        }
+        if (command[n] == '\n') {
+            command[n] = '\0';
+            return true;
+        }
+    }
+    return false;
+}
+
+int main(void)
+{
+    char command[1024];
+
+    end_fd = eventfd(0, EFD_CLOEXEC);
+    while (next_command(command, sizeof(command)) && obey(command) &&
+           settings.role != KVS_NET_SCHEDULER) { /* which now waits for the end of the job */
+    }
+    return close_all();
+}
