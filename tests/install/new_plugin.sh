@@ -30,6 +30,9 @@ says() {
 # project NAME PREFIX: write, build and test it, in place.
 project() {
     "$2/bin/kvstore" new-plugin "$1" >/dev/null
+    if [ -n "$(find "$2" -name libkvstore-net.a)" ]; then
+        echo "target_link_libraries(kvs_$1 PRIVATE kvstore::net)" >>"$1/CMakeLists.txt"
+    fi
     "$cmake" -S "$1" -B "$1/build" "-DCMAKE_PREFIX_PATH=$2" "-DCMAKE_C_FLAGS=-Wall -Wextra -Werror" \
         >"$1.log" 2>&1 || fail "$(cat "$1.log")"
     "$cmake" --build "$1/build" >>"$1.log" 2>&1 || fail "$(cat "$1.log")"

@@ -176,6 +176,35 @@ static void each_fault_has_its_own_code_and_text_and_hurts_nobody(void)
     }
 }
 
+/* What is written to stderr while clash_a is used. */
+static const char *said_while_working(void)
+{
+    static char text[1024];
+    int ends[2], before = dup(STDERR_FILENO);
+    ssize_t n;
+
+    KT_INT(pipe(ends), 0);
+    dup2(ends[1], STDERR_FILENO);
+    works("clash_a", 11);
+    dup2(before, STDERR_FILENO);
+    close(before);
+    close(ends[1]);
+    n = read(ends[0], text, sizeof(text) - 1);
+    close(ends[0]);
+    text[n > 0 ? n : 0] = '\0';
+    return text;
+}
+
+static void what_nobody_asks_for_makes_no_noise(void)
+{
+    use_fresh_place();
+    FAKE_VARIANT(dir, "undefined", 0);
+    FAKE_WRITE(dir, .name = "old", .abi = "0.9");
+    FAKE_WRITE(dir, .name = "gone", .library = "./gone.so");
+    kt_write_file(dir, "broken.json", "{");
+    KT_STR(said_while_working(), "");
+}
+
 static void plugins_with_the_same_symbols_work_side_by_side(void)
 {
     kvs_store_t *a = NULL, *b = NULL;
@@ -321,6 +350,7 @@ static void one_manifest_can_be_read_by_itself(void)
 
 static const kt_test_t tests[] = {
     KT_TEST(each_fault_has_its_own_code_and_text_and_hurts_nobody),
+    KT_TEST(what_nobody_asks_for_makes_no_noise),
     KT_TEST(plugins_with_the_same_symbols_work_side_by_side),
     KT_TEST(a_thread_may_end_after_its_store),
     KT_TEST(a_plugins_atexit_handler_runs_at_the_end_of_the_process),
