@@ -18,6 +18,9 @@
     X(arrays)                                                                                      \
     X(updater)                                                                                     \
     X(optimizer)                                                                                   \
+    X(sparse)                                                                                      \
+    X(rows)                                                                                        \
+    X(gradients)                                                                                   \
     X(compression)                                                                                 \
     X(capability)                                                                                  \
     X(events)                                                                                      \

@@ -42,6 +42,10 @@ static const char *lost_parameter(mutation_t mutation)
         return "clip_gradient";
     case M_takes_any_parameter:
         return "momentun";
+    case M_is_never_lazy:
+        return "lazy_update";
+    case M_keeps_no_master:
+        return "multi_precision";
     default:
         return "";
     }
@@ -73,6 +77,10 @@ static kvs_status_t set_without(kit_store_t *store, const kvs_optimizer_spec_t *
     }
     if (store->mutation == M_takes_any_name) {
         changed.name = "sgd";
+    }
+    if (store->mutation == M_is_always_lazy && strcmp(spec->name, "sgd") == 0) {
+        kept[changed.n_params++] =
+            (kvs_param_t){.name = "lazy_update", .type = KVS_PARAM_BOOL, .value = {.integer = 1}};
     }
     status = kvs_hoststore_set_optimizer(&store->host, &changed);
     free(kept);
@@ -113,6 +121,77 @@ static kvs_status_t kit_set_updater(void *self, kvs_updater_t fn, void *arg)
     return kvs_hoststore_set_updater(&store->host, fn, arg);
 }
 
+/* ---- Row-sparse gradients ------------------------------------------------------------------------ */
+
+static bool is_skipped(const kit_store_t *store, const kvs_op_t *op)
+{
+    int64_t n_rows = 0;
+
+    for (size_t g = 0; g < op->n_groups; g++) {
+        for (size_t i = 0; i < op->groups[g].n_values; i++) {
+            const kvs_rows_t *rows = op->groups[g].values[i].rows;
+
+            n_rows += rows == NULL ? 1 : rows->n_rows;
+        }
+    }
+    return store->mutation == M_skips_empty_gradients && n_rows == 0;
+}
+
+static kvs_status_t kit_issue(void *self, kvs_op_t *op)
+{
+    return op->verb == KVS_VERB_PUSH && is_skipped(self, op)
+               ? KVS_OK
+               : kvs_hoststore_issue(&((kit_store_t *)self)->host, op);
+}
+
+static bool densifies(const kit_store_t *store, const kvs_group_t *group)
+{
+    return group->n_values > 0 && group->values[0].rows != NULL &&
+           (store->mutation == M_densifies_gradients ||
+            (store->mutation == M_updates_dense_keys_whole && !group->key->row_sparse));
+}
+
+/* The group with one dense value in place of its row-sparse ones. */
+static kvs_status_t push_dense(kit_store_t *store, const kvs_op_t *op, const kvs_group_t *group)
+{
+    kvs_group_t changed = *group;
+    kvs_op_t part = *op;
+    kvs_tensor_t dense = group->values[0];
+    kvs_row_union_t rows;
+    kvs_status_t status = kvs_row_union_make(group->values, group->n_values, &rows);
+
+    if (status != KVS_OK) {
+        return status;
+    }
+    dense.rows = NULL;
+    dense.data = malloc((size_t)group->key->n_elems * 8 + 1);
+    if (dense.data == NULL) {
+        kvs_row_union_release(&rows);
+        return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for a dense gradient");
+    }
+    kvs_row_union_to_dense(&rows, dense.data);
+    changed.values = &dense;
+    changed.n_values = 1;
+    part.groups = &changed;
+    part.n_groups = 1;
+    status = kvs_hoststore_push(&store->host, &part);
+    kvs_row_union_release(&rows);
+    free(dense.data);
+    return status;
+}
+
+static kvs_status_t kit_push(void *self, kvs_op_t *op)
+{
+    kit_store_t *store = self;
+
+    if (is_skipped(store, op)) {
+        return KVS_OK;
+    }
+    return op->n_groups == 1 && densifies(store, &op->groups[0])
+               ? push_dense(store, op, &op->groups[0])
+               : kvs_hoststore_push(&store->host, op);
+}
+
 static const kvs_backend_ops_t kit_ops = {
     .size = sizeof(kit_ops),
     .mode = KVS_BLOCKING,
@@ -122,11 +201,12 @@ static const kvs_backend_ops_t kit_ops = {
     .open = kit_open,
     .close = kvs_hoststore_close,
     .key_release = kvs_hoststore_key_release,
-    .issue = kvs_hoststore_issue,
+    .issue = kit_issue,
     .init = kvs_hoststore_init,
-    .push = kvs_hoststore_push,
+    .push = kit_push,
     .pull = kvs_hoststore_pull,
     .pushpull = kvs_hoststore_pushpull,
+    .row_sparse_pull = kvs_hoststore_row_sparse_pull,
     .set_updater = kit_set_updater,
     .set_optimizer = kit_set_optimizer,
     .set_optimizer_attr = kit_set_optimizer_attr,
@@ -136,7 +216,7 @@ static const int32_t device_types[] = {KVS_DEVICE_CPU};
 
 static const kvs_backend_t kit_backend = {
     .size = sizeof(kit_backend),
-    .capabilities = KVS_CAN_OPTIMIZER | KVS_KEEPS_WEIGHTS,
+    .capabilities = KVS_CAN_OPTIMIZER | KVS_CAN_SPARSE | KVS_KEEPS_WEIGHTS,
     .name = "kitstore",
     .dtypes = KVS_DTYPES_ALL,
     .n_device_types = 1,

@@ -74,7 +74,13 @@
     X(ignores_multipliers, "optimizer.multipliers")                                                \
     X(takes_any_parameter, "optimizer.bad_parameters")                                             \
     X(takes_any_name, "optimizer.unknown_name")                                                    \
-    X(keeps_optimizer, "optimizer.or_updater")
+    X(keeps_optimizer, "optimizer.or_updater")                                                     \
+    X(is_never_lazy, "gradients.lazy")                                                             \
+    X(is_always_lazy, "gradients.standard")                                                        \
+    X(densifies_gradients, "gradients.always_lazy")                                                \
+    X(skips_empty_gradients, "gradients.empty_counts")                                             \
+    X(updates_dense_keys_whole, "gradients.lazy_dense_key")                                        \
+    X(keeps_no_master, "gradients.half_master")
 
 /* The kit's store with compression of its own in front (compressstore.c). */
 #define COMPRESSION_MUTATIONS(X)                                                                   \
@@ -114,11 +120,51 @@
     X(hides_key_of_non_finite, "compression.non_finite")                                           \
     X(sends_until_non_finite, "compression.non_finite_value")
 
+/* A store of row-sparse keys (rowstore.c). */
+#define ROWS_MUTATIONS(X)                                                                          \
+    X(forgets_rows_of_init, "sparse.init")                                                         \
+    X(refuses_no_rows, "sparse.init_nothing")                                                      \
+    X(inits_last_of_repeated, "sparse.init_repeated")                                              \
+    X(borrows_initial_rows, "sparse.init_copies")                                                  \
+    X(takes_rows_as_sorted, "sparse.unsorted")                                                     \
+    X(keeps_last_of_repeated, "sparse.repeated")                                                   \
+    X(keeps_first_values_rows, "sparse.unites")                                                    \
+    X(leaves_rows_not_pushed, "sparse.replaces")                                                   \
+    X(ignores_empty_push, "sparse.empty_push")                                                     \
+    X(sorts_callers_ids, "sparse.values_unchanged")                                                \
+    X(borrows_rows, "sparse.copies")                                                               \
+    X(sums_rows_backwards, "sparse.list_order")                                                    \
+    X(keeps_rows_of_four_bytes, "sparse.dtypes")                                                   \
+    X(sums_rows_in_half, "sparse.half_accumulates")                                                \
+    X(flushes_nan_of_rows, "sparse.non_finite")                                                    \
+    X(stops_after_64_rows, "sparse.sizes")                                                         \
+    X(stops_at_a_page, "sparse.large")                                                             \
+    X(takes_second_dimension_as_row, "sparse.dimensions")                                          \
+    X(adds_to_dense_key, "sparse.dense_key")                                                       \
+    X(forgets_to_sort, "rows.sorted")                                                              \
+    X(gives_rows_twice, "rows.unique")                                                             \
+    X(leaves_out_absent_rows, "rows.absent")                                                       \
+    X(reads_first_dimension, "rows.any_ids")                                                       \
+    X(leaves_no_rows_alone, "rows.no_ids")                                                         \
+    X(gives_rows_to_first_out, "rows.several_outs")                                                \
+    X(uses_first_ids, "rows.own_ids")                                                              \
+    X(converts_no_rows, "rows.converts")                                                           \
+    X(writes_before_reading_ids, "rows.shared_ids")                                                \
+    X(ignores_room, "rows.room")                                                                   \
+    X(pulls_rows_it_has, "rows.pull_dense")                                                        \
+    X(gives_all_rows, "rows.keep_rows")                                                            \
+    X(drops_zero_rows, "rows.keep_rows")                                                           \
+    X(updates_for_each_value, "gradients.updater_rows")                                            \
+    X(gives_dense_gradient, "gradients.updater_rows")                                              \
+    X(densifies_for_dense_key, "gradients.updater_dense_key")                                      \
+    X(skips_empty_update, "gradients.updater_empty")                                               \
+    X(forgets_rows_beside, "gradients.updater_beside")
+
 typedef enum mutation {
     NONE,
 #define MUTATION_ENUM(name, id) M_##name,
     WEIGHTS_MUTATIONS(MUTATION_ENUM) EXCHANGE_MUTATIONS(MUTATION_ENUM) KIT_MUTATIONS(MUTATION_ENUM)
-        COMPRESSION_MUTATIONS(MUTATION_ENUM)
+        COMPRESSION_MUTATIONS(MUTATION_ENUM) ROWS_MUTATIONS(MUTATION_ENUM)
 #undef MUTATION_ENUM
             N_MUTATIONS
 } mutation_t;
@@ -129,6 +175,7 @@ extern const char *const mutation_names[N_MUTATIONS]; /* NONE: "" */
  * else NONE. */
 kvs_status_t register_weights(const char *name);
 kvs_status_t register_exchange(const char *name);
+kvs_status_t register_rows(const char *name);
 kvs_status_t register_kit(const char *name);
 kvs_status_t register_compress(const char *name);
 /* From the name a store was created by. */

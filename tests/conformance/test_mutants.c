@@ -39,6 +39,12 @@ static void the_reference_without_weights_passes_every_case(void)
     want_all_pass("exchange", 50);
 }
 
+static void the_reference_with_rows_passes_every_case(void)
+{
+    KT_OK(register_rows("rowstore"));
+    want_all_pass("rowstore", 130);
+}
+
 static void the_kits_store_passes_every_case(void)
 {
     KT_OK(register_kit("kitstore"));
@@ -62,8 +68,9 @@ static const mutant_t mutants[] = {
 #define EXCHANGE_MUTANT(name, id)    {"mutant_" #name, id, register_exchange},
 #define KIT_MUTANT(name, id)         {"mutant_" #name, id, register_kit},
 #define COMPRESSION_MUTANT(name, id) {"mutant_" #name, id, register_compress},
+#define ROWS_MUTANT(name, id)        {"mutant_" #name, id, register_rows},
     WEIGHTS_MUTATIONS(WEIGHTS_MUTANT) EXCHANGE_MUTATIONS(EXCHANGE_MUTANT) KIT_MUTATIONS(KIT_MUTANT)
-        COMPRESSION_MUTATIONS(COMPRESSION_MUTANT)};
+        COMPRESSION_MUTATIONS(COMPRESSION_MUTANT) ROWS_MUTATIONS(ROWS_MUTANT)};
 
 static void each_mutant_fails_the_case_made_for_it(void)
 {
@@ -84,6 +91,7 @@ static void each_mutant_fails_the_case_made_for_it(void)
 static const kt_test_t tests[] = {
     KT_TEST(the_reference_with_weights_passes_every_case),
     KT_TEST(the_reference_without_weights_passes_every_case),
+    KT_TEST(the_reference_with_rows_passes_every_case),
     KT_TEST(the_kits_store_passes_every_case),
     KT_TEST(the_compressing_store_passes_every_case),
     KT_TEST(each_mutant_fails_the_case_made_for_it),
