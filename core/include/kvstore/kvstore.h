@@ -125,7 +125,7 @@ KVS_API const char *kvs_dtype_name(kvs_dtype_t dtype);
 
 /* The rows of a row-sparse value. Ids count rows of the full shape, from 0. In a value `n_rows` says how many ids and
  * rows are given, in any order, repeats add. In an out `capacity` says for how many there is room and the operation
- * writes `n_rows`, sorted and unique. `ids` lies on the host. */
+ * writes `n_rows`, sorted and unique. `ids` lies on the host. Like data this lives until completion. */
 typedef struct kvs_rows {
     int64_t *ids;
     int64_t n_rows;
@@ -275,12 +275,16 @@ KVS_API kvs_status_t kvs_store_init(kvs_store_t *store, const kvs_key_t *keys, s
 
 /* Sum the values given for each key, element by element in list order (half types in float32, rounded once; integers
  * wrap). The sum replaces the stored value, or goes to the updater or optimizer if one is set. Pushed arrays are never
- * changed. ERR_CALLBACK: the updater failed. Semantics: push() of MXNet's KVStore, except that it never adds. */
+ * changed. Of row-sparse values the sum has the rows of all; those it lacks become zero where it replaces. They may go to
+ * a dense key; ERR_STORAGE: a dense value for a row-sparse key, or both kinds for one key. ERR_RANGE: a row id outside the
+ * shape. ERR_CALLBACK: the updater failed. Semantics: push() of MXNet's KVStore, except that it never adds. */
 KVS_API kvs_status_t kvs_store_push(kvs_store_t *store, const kvs_key_t *keys, size_t n_keys, const kvs_arrays_t *values,
                                     const kvs_call_t *call);
 
 /* Write the stored value into every out. Sees every push to that key issued before it by this worker; in synchronous
- * modes also those of all workers of that round. ERR_STORAGE: a row-sparse out; use kvs_store_row_sparse_pull. */
+ * modes also those of all workers of that round. A dense out of a row-sparse key gets its dense form. ERR_STORAGE: a
+ * row-sparse out; use kvs_store_row_sparse_pull, or KVS_CALL_KEEP_SPARSE for all rows that a row-sparse key has: those of
+ * init and pushes, and those that updates made other than zero. ERR_ARGUMENT: the out has too little room. */
 KVS_API kvs_status_t kvs_store_pull(kvs_store_t *store, const kvs_key_t *keys, size_t n_keys, const kvs_arrays_t *outs,
                                     const kvs_call_t *call);
 
@@ -296,7 +300,8 @@ KVS_API kvs_status_t kvs_store_broadcast(kvs_store_t *store, const kvs_key_t *ke
 
 /* Write the rows named by `row_ids` (any shape, any integer dtype, any order, repeats allowed) of a row-sparse key into
  * row-sparse outs: sorted, unique, absent rows zero. One row_ids for each out, or one for all outs of a key.
- * ERR_RANGE: an id outside [0, rows). ERR_STORAGE: the key or an out is dense. */
+ * ERR_RANGE: an id outside [0, rows). ERR_STORAGE: the key or an out is dense. ERR_DTYPE: ids that are no integers.
+ * ERR_ARGUMENT: too little room for the different ids. Semantics: row_sparse_pull() of MXNet's KVStore. */
 KVS_API kvs_status_t kvs_store_row_sparse_pull(kvs_store_t *store, const kvs_key_t *keys, size_t n_keys,
                                                const kvs_arrays_t *outs, const kvs_arrays_t *row_ids,
                                                const kvs_call_t *call);
@@ -312,7 +317,8 @@ KVS_API void kvs_store_cancel(kvs_store_t *store);
 /* ---- Updaters, optimizers, compression --------------------------------------------------------------------- */
 
 /* Change `stored` (writable) by `value` (read-only): the sum of one push to `key`. Both are views that live for the
- * call. Runs on one thread at a time per store; within one push keys ascend (integers) or follow the order of init
+ * call. Row-sparse pushes give it a row-sparse `value`, ids ascending, each once; `stored` is dense, also of a row-sparse
+ * key. Runs on one thread at a time per store; within one push keys ascend (integers) or follow the order of init
  * (strings). It may ask any store for type, rank, num_workers and is_capable, nothing else (ERR_STATE). A status other
  * than 0 becomes ERR_CALLBACK of that push, with the callback's kvs_fail text; the stored value is what it left. */
 typedef kvs_status_t (*kvs_updater_t)(const kvs_key_t *key, const kvs_tensor_t *value, const kvs_tensor_t *stored,
@@ -427,7 +433,8 @@ typedef struct kvs_stats {
     uint32_t size; /* set by the caller: sizeof(kvs_stats_t) */
     uint32_t reserved;
     uint64_t n_inits, n_pushes, n_pulls, n_pushpulls; /* keys, not calls; a broadcast counts as an init and a pull */
-    uint64_t bytes_pushed, bytes_pulled;              /* of all arrays read and written, init's not counted */
+    /* Of all arrays read and written, init's not counted; of row-sparse ones the rows that came or went, and their ids. */
+    uint64_t bytes_pushed, bytes_pulled;
 } kvs_stats_t;
 /* Counts since creation of what succeeded. */
 KVS_API kvs_status_t kvs_store_stats(kvs_store_t *store, kvs_stats_t *ret_stats);

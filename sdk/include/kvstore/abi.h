@@ -49,7 +49,9 @@ typedef struct kvs_key_entry {
 } kvs_key_entry_t;
 
 /* What one operation does to one key. Tensors are checked: known dtype, compact, aligned, their
- * data not NULL unless they have no elements; `data` already includes byte_offset, which is 0. */
+ * data not NULL unless they have no elements; `data` already includes byte_offset, which is 0. So
+ * are kinds (values all dense or all row-sparse, and what the key's kind allows) and row ids: those
+ * of values, and row_ids in host memory. Not whether outs have room for their rows. */
 typedef struct kvs_group {
     kvs_key_entry_t *key;
     const kvs_tensor_t *values; /* never changed */
