@@ -10,6 +10,14 @@
 
 #include <kvstore/kvstore.h>
 
+typedef struct command {
+    const char *name;
+    const char *usage; /* what follows the name */
+    const char *summary;
+    const char *help; /* lines, laid out as describe_man.c says */
+    int (*run)(int argc, char **argv);
+} command_t;
+
 int cmd_bench(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_config(int argc, char **argv);

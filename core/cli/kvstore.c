@@ -1,26 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kvstore.c - the `kvstore` command: a table of commands, and what they share. */
 #include "commands.h"
+#include "describe.h"
 
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-typedef struct command {
-    const char *name;
-    const char *usage; /* what follows the name */
-    const char *summary;
-    const char *help; /* lines */
-    int (*run)(int argc, char **argv);
-} command_t;
-
 #define PLUGIN_MEMBERS                                                                             \
     "Members of a plugin:\n"                                                                       \
     "  name, version, summary, package, license, arch, abi   as in its manifest\n"                 \
     "  state             ok, disabled, shadowed, bad-manifest, ...\n"                              \
     "  reason, fix       why it is not ok, and what mends it; else \"\"\n"                         \
-    "  manifest, library absolute paths\n"                                                         \
+    "  manifest, library  absolute paths\n"                                                        \
     "  provides          array of {kind, name, aliases, word, with, priority, capabilities}\n"     \
     "  capabilities      {optimizer, sparse, async, multi_worker, keeps_weights: true or false;\n" \
     "                    gradient_compression, devices, dtypes: arrays of text}\n"                 \
@@ -284,6 +277,25 @@ static int asks_for_help(int argc, char **argv)
     return 0;
 }
 
+/* What the build and the shell's completion ask for: --man, --man=COMMAND, --words. Whether
+ * `argument` was one of them. */
+static int describe(const char *argument)
+{
+    const command_t *command =
+        strncmp(argument, "--man=", 6) == 0 ? find_command(argument + 6) : NULL;
+
+    if (command != NULL) {
+        describe_man_command(command);
+    } else if (strcmp(argument, "--man") == 0) {
+        describe_man_overview(commands, N_COMMANDS);
+    } else if (strcmp(argument, "--words") == 0) {
+        describe_words(commands, N_COMMANDS);
+    } else {
+        return 0;
+    }
+    return 1;
+}
+
 static int run(int argc, char **argv)
 {
     const command_t *command;
@@ -298,6 +310,9 @@ static int run(int argc, char **argv)
     }
     if (strcmp(argv[1], "--version") == 0) {
         printf("kvstore %s\n", kvs_version());
+        return 0;
+    }
+    if (describe(argv[1])) {
         return 0;
     }
     command = find_command(argv[1]);
