@@ -466,6 +466,6 @@ void net_lane_close(net_lane_t *lane, kvs_status_t status, const char *text, int
     records = net_outlink_empty(&lane->out);
     pthread_cond_broadcast(&lane->room);
     pthread_mutex_unlock(&lane->lock);
-    net_socket_close(socket, records == NULL ? linger_ms : 0);
+    net_socket_close(socket, linger_ms);
     end_records(lane->peer->node, records, status, text);
 }

@@ -64,7 +64,8 @@ void net_node_lose(kvs_net_node_t *node, net_peer_t *peer, kvs_net_event_kind_t 
     peer->is_dead = kind == KVS_NET_EVENT_DEAD;
     atomic_store_explicit(&peer->gone, true, memory_order_release);
     for (int i = 0; i < node->job->settings.n_lanes; i++) {
-        net_lane_close(&peer->lanes[i], status, peer->gone_text == NULL ? "" : peer->gone_text, 0);
+        net_lane_close(&peer->lanes[i], status, peer->gone_text == NULL ? "" : peer->gone_text,
+                       LINGER_MS); /* it may be told why */
     }
     net_node_emit(
         node, &(kvs_net_event_t){.kind = kind, .status = status, .peer = &peer->pub, .text = text});
