@@ -45,6 +45,7 @@ static const kvs_option_info_t core_options[] = {
 typedef struct setting {
     const kvs_option_info_t *info;
     const char *text;
+    bool given; /* somebody set it: it is not the default */
 } setting_t;
 
 struct kvs_config {
@@ -204,6 +205,7 @@ static kvs_status_t set(kvs_config_t *config, const kvsi_conf_t *conf, setting_t
         kvsi_config_source(&config->arena, conf, setting->info, &text, &origin);
     }
     status = kvsi_config_check(setting->info, text, origin);
+    setting->given = text != setting->info->preset;
     setting->text = kvsi_arena_copy(&config->arena, text, strlen(text));
     return status;
 }
@@ -293,6 +295,16 @@ const char *kvsi_config_text(const kvs_config_t *config, const char *name)
         }
     }
     return NULL;
+}
+
+bool kvsi_config_is_given(const kvs_config_t *config, const char *name)
+{
+    for (size_t i = 0; i < config->n; i++) {
+        if (strcmp(config->settings[i].info->name, name) == 0) {
+            return config->settings[i].given;
+        }
+    }
+    return false;
 }
 
 int64_t kvsi_config_time_ms(const kvs_config_t *config, const char *name)

@@ -9,6 +9,8 @@
 
 #include <kvstore/abi.h>
 
+#include <stdbool.h>
+
 /* The core's own settings: the first is "default". NULL past the last. */
 const kvs_option_info_t *kvsi_config_core_option(size_t index);
 
@@ -21,6 +23,8 @@ void kvsi_config_free(kvs_config_t *config);
 
 /* The text of a setting, or NULL if there is none of that name. Lives as long as the config. */
 const char *kvsi_config_text(const kvs_config_t *config, const char *name);
+/* Whether somebody set it, so that its value is not merely the default. */
+bool kvsi_config_is_given(const kvs_config_t *config, const char *name);
 /* A setting of type time, in milliseconds; 0 only if it is 0, which may mean for ever. The value
  * was checked when the config was made. */
 int64_t kvsi_config_time_ms(const kvs_config_t *config, const char *name);

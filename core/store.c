@@ -302,10 +302,12 @@ static kvs_status_t open_backend(const char *name, const kvs_backend_t *backend,
     return KVS_OK;
 }
 
-/* What the first store's settings decide for the whole process. */
+/* What a store's settings decide for the whole process: threads and trace are fixed by the first. */
 static kvs_status_t set_up_process(const kvs_config_t *config)
 {
-    kvsi_log_set(kvsi_config_text(config, "log"));
+    if (kvsi_config_is_given(config, "log")) {
+        kvsi_log_set(kvsi_config_text(config, "log"));
+    }
     kvsi_pool_set_threads(atoi(kvsi_config_text(config, "threads")));
     return kvsi_trace_open(kvsi_config_text(config, "trace"));
 }
