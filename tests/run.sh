@@ -30,7 +30,7 @@ say() {
     printf '== %s\n' "$*"
 }
 
-packages='gcc g++ libc6-dev binutils cmake ninja-build clang libclang-rt-14-dev python3
+packages='gcc g++ libc6-dev binutils cmake ninja-build clang libclang-rt-14-dev python3 python3-venv
           libltdl-dev libcjson-dev libzmq3-dev libcunit1-dev libdlpack-dev dataset-fashion-mnist'
 
 # ---- set-up ------------------------------------------------------------------------------------
