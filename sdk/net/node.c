@@ -238,13 +238,13 @@ kvs_status_t kvs_net_node_open(kvs_net_job_t *job, const kvs_net_node_args_t *ar
     }
     status = gather_facts(node) ? net_wake_open(&node->wake_fd)
                                 : kvs_fail(KVS_ERR_NO_MEMORY, "no memory for a node");
+    *ret_node = node; /* before the thread begins: its callbacks may want it */
     status = status == KVS_OK ? start(node) : status;
     if (status != KVS_OK) {
+        *ret_node = NULL;
         free_node(node);
-        return status;
     }
-    *ret_node = node;
-    return KVS_OK;
+    return status;
 }
 
 kvs_status_t net_node_fail_ended(kvs_net_node_t *node)

@@ -170,9 +170,9 @@ void net_node_emit(kvs_net_node_t *node, const kvs_net_event_t *event);
 /* A peer is gone: its lanes close, what was sent to it ends with the error, waiters wake, and the
  * event of `kind` is told. Once for each peer. */
 void net_node_lose(kvs_net_node_t *node, net_peer_t *peer, kvs_net_event_kind_t kind,
-                   kvs_status_t status, const char *text);
-/* Also tell the scheduler, as it still hears the peer. */
-void net_node_suspect(kvs_net_node_t *node, net_peer_t *peer, const char *text);
+                   kvs_status_t status, const char *text, int linger_ms);
+/* Also tell the scheduler, as it still hears the peer. `linger_ms` for what the peer is still told. */
+void net_node_suspect(kvs_net_node_t *node, net_peer_t *peer, const char *text, int linger_ms);
 
 /* node_receive.c: frames of the scheduler and of peers; on the I/O thread */
 void net_node_receive_control(kvs_net_node_t *node);

@@ -9,6 +9,7 @@
 
 #define BATCH           64   /* messages between acknowledgements */
 #define LAZY_ACK_MS     20   /* for those nobody waits for */
+#define CLOSE_LINGER_MS 2000 /* for a peer that is shut out to hear why */
 #define MANY_UNACKED    1024 /* messages */
 #define STRANGERS_NAMED 8    /* in the log, before only now and then */
 
@@ -149,7 +150,7 @@ static void take_gone(kvs_net_node_t *node, const net_wire_t *wire)
 
     if (peer != NULL) {
         net_node_lose(node, peer, left ? KVS_NET_EVENT_LEFT : KVS_NET_EVENT_DEAD, KVS_ERR_PEER,
-                      wire->as.notice.text);
+                      wire->as.notice.text, 0);
     }
 }
 
@@ -389,7 +390,7 @@ static void shut_out(kvs_net_node_t *node, net_lane_t *lane)
                  node->peers[node->self].label, lane->peer->label, net_last_error());
     lane->shut = true;
     net_lane_post_close(lane, text.bytes);
-    net_node_suspect(node, lane->peer, text.bytes);
+    net_node_suspect(node, lane->peer, text.bytes, CLOSE_LINGER_MS);
 }
 
 /* Whoever has not said, or can't say, whose connection it is. */
@@ -518,7 +519,7 @@ static kvs_status_t take_from_lane(kvs_net_node_t *node, net_lane_t *lane, const
     case NET_ACK:
         return take_ack(lane, wire);
     case NET_CLOSE:
-        net_node_lose(node, lane->peer, KVS_NET_EVENT_DEAD, KVS_ERR_PEER, wire->as.notice.text);
+        net_node_lose(node, lane->peer, KVS_NET_EVENT_DEAD, KVS_ERR_PEER, wire->as.notice.text, 0);
         return KVS_OK;
     default:
         return kvs_fail(KVS_ERR_FORMAT, "a %s between nodes", net_wire_name(wire->type));

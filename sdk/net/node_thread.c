@@ -54,7 +54,7 @@ void net_node_end(kvs_net_node_t *node, kvs_status_t status, const char *text)
 }
 
 void net_node_lose(kvs_net_node_t *node, net_peer_t *peer, kvs_net_event_kind_t kind,
-                   kvs_status_t status, const char *text)
+                   kvs_status_t status, const char *text, int linger_ms)
 {
     if (atomic_load_explicit(&peer->gone, memory_order_relaxed) || peer->pub.is_self) {
         return;
@@ -65,13 +65,13 @@ void net_node_lose(kvs_net_node_t *node, net_peer_t *peer, kvs_net_event_kind_t 
     atomic_store_explicit(&peer->gone, true, memory_order_release);
     for (int i = 0; i < node->job->settings.n_lanes; i++) {
         net_lane_close(&peer->lanes[i], status, peer->gone_text == NULL ? "" : peer->gone_text,
-                       LINGER_MS); /* it may be told why */
+                       linger_ms);
     }
     net_node_emit(
         node, &(kvs_net_event_t){.kind = kind, .status = status, .peer = &peer->pub, .text = text});
 }
 
-void net_node_suspect(kvs_net_node_t *node, net_peer_t *peer, const char *text)
+void net_node_suspect(kvs_net_node_t *node, net_peer_t *peer, const char *text, int linger_ms)
 {
     net_wire_t wire = {.type = NET_SUSPECT,
                        .as.notice = {.member = (uint32_t)(peer - node->peers),
@@ -82,7 +82,7 @@ void net_node_suspect(kvs_net_node_t *node, net_peer_t *peer, const char *text)
     if (net_channel_send(&node->channel, &wire, NULL) != KVS_OK) {
         kvs_log(KVS_LOG_ERROR, "net", "the scheduler is not told: %s", net_last_error());
     }
-    net_node_lose(node, peer, KVS_NET_EVENT_DEAD, KVS_ERR_PEER, text);
+    net_node_lose(node, peer, KVS_NET_EVENT_DEAD, KVS_ERR_PEER, text, linger_ms);
 }
 
 /* ---- Reaching the scheduler ------------------------------------------------------------------ */
@@ -393,7 +393,7 @@ static void check_lanes(kvs_net_node_t *node, int64_t now)
                          "it: is the way from %s to %s open?",
                          peer->label, node->peers[node->self].label,
                          net_seconds(seconds, dead_after), node->address, peer->address);
-            net_node_suspect(node, peer, text.bytes);
+            net_node_suspect(node, peer, text.bytes, 0);
         }
     }
 }

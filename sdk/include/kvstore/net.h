@@ -216,8 +216,9 @@ typedef struct kvs_net_node_args {
         .size = (uint32_t)sizeof(kvs_net_node_args_t), .rank = -1                                  \
     }
 
-/* Begin to take part as a worker or server: listen, and call at the scheduler's door. Returns at
- * once. ERR_IO: no address to listen on. */
+/* Begin to take part as a worker or server: find the scheduler, listen, call at its door. Returns at
+ * once, whatever comes of it: wait_ready says. `ret_node` is set before the first callback runs, and
+ * NULL after a failure. */
 kvs_status_t kvs_net_node_open(kvs_net_job_t *job, const kvs_net_node_args_t *args,
                                kvs_net_node_t **ret_node);
 
