@@ -390,6 +390,7 @@ static int parse(int argc, char **argv, visit_t *visit)
     };
     int option;
     char *end;
+    long seconds;
 
     opterr = 0;
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -398,11 +399,12 @@ static int parse(int argc, char **argv, visit_t *visit)
             visit->as_json = 1;
             break;
         case 't':
-            visit->timeout_s = (int)strtol(optarg, &end, 10);
-            if (*end != '\0' || visit->timeout_s < 1 || visit->timeout_s > 3600) {
+            seconds = strtol(optarg, &end, 10);
+            if (*end != '\0' || seconds < 1 || seconds > 3600) {
                 return cli_usage_error("doctor", "--timeout is 1 to 3600 seconds, not \"%s\"",
                                        optarg);
             }
+            visit->timeout_s = (int)seconds;
             break;
         default:
             return cli_usage_error("doctor", "unknown option, or without its value: %s",

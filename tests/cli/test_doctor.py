@@ -229,8 +229,8 @@ class Report(Case):
             self.assertIn(member, help_text)
 
     def test_wrong_usage(self):
-        for arguments in (["fake"], ["--timeout"], ["--timeout", "0"], ["--timeout", "1x"],
-                          ["--timeout", "3601"], ["--jsno"]):
+        for arguments in (["fake"], ["--jsno"], ["--timeout"], ["--timeout", "0"],
+                          ["--timeout", "1x"], ["--timeout", "3601"], ["--timeout", "4294967297"]):
             with self.subTest(arguments=arguments):
                 status, out, err = self.run_cli("doctor", *arguments)
                 self.assertEqual((status, out), (2, ""))

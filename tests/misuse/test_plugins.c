@@ -153,6 +153,10 @@ static void the_list_takes_wrong_questions(void)
     KT_TRUE(kvs_plugin_list_count(list) > 0);
     KT_TRUE(kvs_plugin_list_at(list, kvs_plugin_list_count(list)) == NULL);
     KT_TRUE(kvs_plugin_list_at(list, SIZE_MAX) == NULL);
+    KT_TRUE(kvs_plugin_list_note(list, SIZE_MAX) == NULL);
+    KT_INT(kvs_plugin_list_n_notes(NULL), 0);
+    KT_TRUE(kvs_plugin_list_note(NULL, 0) == NULL);
+    KT_FAIL(kvs_plugin_try(list, SIZE_MAX), KVS_ERR_ARGUMENT, "no item");
     KT_FAIL(kvs_plugin_list_find(list, "locla", &plugin), KVS_ERR_NOT_FOUND, "local");
     KT_FAIL(kvs_plugin_list_find(list, NULL, &plugin), KVS_ERR_ARGUMENT, "NULL");
     KT_FAIL(kvs_plugin_list_find(list, "local", NULL), KVS_ERR_ARGUMENT, "NULL");
