@@ -576,8 +576,8 @@ static kvs_status_t wait_for_backend(kvsi_op_t *op)
 {
     kvs_store_t *store = op->store;
     bool until_consumed = op->pub.verb == KVS_VERB_PUSH;
-    int64_t deadline =
-        store->timeout_ms == 0 ? INT64_MAX : kvsi_now_ns() + store->timeout_ms * 1000000;
+    int64_t patience = kvsi_store_patience_ns(store);
+    int64_t deadline = patience == INT64_MAX ? INT64_MAX : kvsi_now_ns() + patience;
     const char *verb = kvsi_verb_name((kvs_verb_t)op->pub.verb);
     kvs_status_t status = KVS_OK;
 
@@ -591,7 +591,7 @@ static kvs_status_t wait_for_backend(kvsi_op_t *op)
             status = kvs_fail(KVS_ERR_TIMEOUT,
                               "%s: not completed within %lld ms; it goes on, and its arrays must "
                               "stay until wait_all or close",
-                              verb, (long long)store->timeout_ms);
+                              verb, (long long)(patience / 1000000));
         } else {
             pthread_mutex_unlock(&store->lock);
             kvsi_store_sleep(store, seen, deadline);

@@ -135,6 +135,23 @@ void kvsi_store_sleep(kvs_store_t *store, uint32_t seen, int64_t deadline_ns)
     }
 }
 
+#define BACKEND_GRACE_MS 5000 /* the most by which a backend is late that sees work still moving */
+#define BACKEND_LATE_MS  2000 /* until its word is here */
+
+int64_t kvsi_store_patience_ns(const kvs_store_t *store)
+{
+    int64_t ms = store->timeout_ms;
+
+    if (ms == 0 || ms > INT64_MAX / 4000000) {
+        return INT64_MAX;
+    }
+    if (store->ops->mode == KVS_ASYNCHRONOUS) {
+        ms += (ms < BACKEND_GRACE_MS ? ms : BACKEND_GRACE_MS) +
+              (ms < BACKEND_LATE_MS ? ms : BACKEND_LATE_MS);
+    }
+    return ms * 1000000;
+}
+
 void kvs_store_cancel(kvs_store_t *store)
 {
     if (store != NULL) {
@@ -396,10 +413,12 @@ static int64_t deadline_after(int64_t timeout_ms)
                                                                       : now + timeout_ms * 1000000;
 }
 
-/* The deadline of a store's own waits; its timeout of 0 means for ever. */
+/* The deadline of a store's own waits. */
 static int64_t own_deadline(const kvs_store_t *store)
 {
-    return deadline_after(store->timeout_ms == 0 ? -1 : store->timeout_ms);
+    int64_t patience = kvsi_store_patience_ns(store);
+
+    return deadline_after(patience == INT64_MAX ? -1 : patience / 1000000);
 }
 
 kvs_status_t kvs_store_close(kvs_store_t *store)

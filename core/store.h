@@ -51,6 +51,9 @@ struct kvs_store {
 void kvsi_store_wake(kvs_store_t *store);
 /* Sleep until the epoch is no longer `seen`, or the deadline (kvsi_now_ns) has passed. */
 void kvsi_store_sleep(kvs_store_t *store, uint32_t seen, int64_t deadline_ns);
+/* How long the store's work is waited for; INT64_MAX: for ever. Longer than its time-out where the
+ * backend keeps that itself, as its error names who did not come. */
+int64_t kvsi_store_patience_ns(const kvs_store_t *store);
 void kvsi_store_ref(kvs_store_t *store);
 /* The last one frees the store, and first closes the backend if close could not: on a thread of its
  * own, later. */

@@ -302,7 +302,9 @@ typedef struct kvs_open_args {
  * group at a time, on any thread, never two of one key at once, unless KVS_OP_SHARED gives all; it
  * may wait for work of this process only. An asynchronous one is given the whole call, on the
  * calling thread, in order of issue; it returns without waiting for a peer, and if it returned 0
- * ends the operation with host->consumed(op) and host->complete(op, status), each once.
+ * ends the operation with host->consumed(op) and host->complete(op, status), each once. It keeps the
+ * time-out of the store (host->option, "timeout") itself: the core waits some seconds longer, so that
+ * the error which names whoever did not come is told.
  * Functions below `row_sparse_pull` that change the store run alone: the core has waited for the
  * operations issued before, in blocking mode. NULL members are not implemented. */
 typedef struct kvs_backend_ops {
