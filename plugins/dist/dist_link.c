@@ -95,6 +95,13 @@ static void tick(void *arg)
     pthread_mutex_unlock(&link->lock);
 }
 
+static void start_ticking(void *arg)
+{
+    dist_link_t *link = arg;
+
+    (void)kvs_net_node_set_tick(link->node, TICK_MS, tick, link); /* on this thread it can't fail */
+}
+
 void dist_link_add(dist_link_t *link, dist_worker_t *worker)
 {
     pthread_mutex_lock(&link->lock);
@@ -181,7 +188,7 @@ static kvs_status_t open_nodes(dist_link_t *link)
         status = kvs_net_node_open(link->job, &args, &link->node);
     }
     if (status == KVS_OK) {
-        status = kvs_net_node_set_tick(link->node, TICK_MS, tick, link);
+        status = kvs_net_node_call(link->node, start_ticking, link);
     }
     return status == KVS_OK ? kvs_net_node_wait_ready(link->node, -1) : status;
 }

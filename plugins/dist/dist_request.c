@@ -436,7 +436,8 @@ size_t dist_requests_fail_key(dist_worker_t *worker, const dist_key_t *key, kvs_
 
 int64_t dist_patience_ms(int64_t timeout_ms)
 {
-    return timeout_ms + (timeout_ms < 5000 ? timeout_ms : 5000) + 1000;
+    return timeout_ms + (timeout_ms < 5000 ? timeout_ms : 5000) +
+           (timeout_ms < 2000 ? timeout_ms : 2000) / 2;
 }
 
 void dist_requests_expire(dist_worker_t *worker)
