@@ -4,36 +4,8 @@
 #include "kt.h"
 #include "threads.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
-
-static int saved_stderr = -1, pipe_ends[2];
-
-/* What is logged from here on goes to `read_logged`. */
-static void capture(void)
-{
-    if (pipe(pipe_ends) != 0 || fcntl(pipe_ends[0], F_SETFL, O_NONBLOCK) != 0) {
-        perror("pipe");
-        exit(2);
-    }
-    saved_stderr = dup(STDERR_FILENO);
-    dup2(pipe_ends[1], STDERR_FILENO);
-}
-
-/* End the capture and give what was written; static until the next. */
-static const char *read_logged(void)
-{
-    static char text[8192];
-    ssize_t n = read(pipe_ends[0], text, sizeof(text) - 1);
-
-    text[n > 0 ? n : 0] = '\0';
-    dup2(saved_stderr, STDERR_FILENO);
-    close(saved_stderr);
-    close(pipe_ends[0]);
-    close(pipe_ends[1]);
-    return text;
-}
 
 static void log_at_all_levels(const char *area)
 {
@@ -52,9 +24,9 @@ static void check_in_child(const char *variable, const char *setting, const char
         if (setting != NULL) {
             kvsi_log_set(setting);
         }
-        capture();
+        kt_stderr_begin();
         log_at_all_levels("store");
-        _exit(strcmp(read_logged(), want) != 0);
+        _exit(strcmp(kt_stderr_end(), want) != 0);
     }
     KT_INT(kt_wait_child(child), 0);
 }
@@ -73,13 +45,13 @@ static void a_setting_beats_the_variable(void)
 static void lines_up_to_the_level_are_shown(void)
 {
     kvsi_log_set("warn");
-    capture();
+    kt_stderr_begin();
     log_at_all_levels("loader");
-    KT_STR(read_logged(), "kvstore error loader: level 1\nkvstore warn loader: level 2\n");
+    KT_STR(kt_stderr_end(), "kvstore error loader: level 1\nkvstore warn loader: level 2\n");
     kvsi_log_set("Trace");
-    capture();
+    kt_stderr_begin();
     log_at_all_levels("x");
-    KT_STR(read_logged(),
+    KT_STR(kt_stderr_end(),
            "kvstore error x: level 1\nkvstore warn x: level 2\nkvstore info x: level "
            "3\nkvstore debug x: level 4\nkvstore trace x: level 5\n");
 }
@@ -87,40 +59,40 @@ static void lines_up_to_the_level_are_shown(void)
 static void only_the_named_areas_are_shown(void)
 {
     kvsi_log_set("debug,loader,engine");
-    capture();
+    kt_stderr_begin();
     kvsi_log(KVS_LOG_DEBUG, "loader", "a");
     kvsi_log(KVS_LOG_DEBUG, "load", "b");
     kvsi_log(KVS_LOG_ERROR, "store", "c");
     kvsi_log(KVS_LOG_DEBUG, "engine", "d");
     kvsi_log(KVS_LOG_TRACE, "engine", "e");
-    KT_STR(read_logged(), "kvstore debug loader: a\nkvstore debug engine: d\n");
+    KT_STR(kt_stderr_end(), "kvstore debug loader: a\nkvstore debug engine: d\n");
 }
 
 static void a_level_without_areas_shows_all_again(void)
 {
     kvsi_log_set("info,loader");
     kvsi_log_set("info");
-    capture();
+    kt_stderr_begin();
     kvsi_log(KVS_LOG_INFO, "store", "a");
-    KT_STR(read_logged(), "kvstore info store: a\n");
+    KT_STR(kt_stderr_end(), "kvstore info store: a\n");
 }
 
 static void a_comma_without_an_area_shows_all(void)
 {
     kvsi_log_set("info,");
-    capture();
+    kt_stderr_begin();
     kvsi_log(KVS_LOG_INFO, "store", "a");
-    KT_STR(read_logged(), "kvstore info store: a\n");
+    KT_STR(kt_stderr_end(), "kvstore info store: a\n");
 }
 
 static void an_unknown_level_changes_nothing(void)
 {
     kvsi_log_set("warn");
     kvsi_log_set("loud,store");
-    capture();
+    kt_stderr_begin();
     kvsi_log(KVS_LOG_WARN, "loader", "a");
     kvsi_log(KVS_LOG_INFO, "store", "b");
-    KT_STR(read_logged(), "kvstore warn loader: a\n");
+    KT_STR(kt_stderr_end(), "kvstore warn loader: a\n");
 }
 
 static void a_long_line_is_cut_and_still_ends(void)
@@ -131,10 +103,10 @@ static void a_long_line_is_cut_and_still_ends(void)
     memset(longer, 'm', sizeof(longer));
     longer[sizeof(longer) - 1] = '\0';
     kvsi_log_set("warn");
-    capture();
+    kt_stderr_begin();
     kvsi_log(KVS_LOG_WARN, "store", "%s", longer);
     kvsi_log(KVS_LOG_WARN, "store", "next");
-    logged = read_logged();
+    logged = kt_stderr_end();
     KT_TRUE(strncmp(logged, "kvstore warn store: mmmm", 24) == 0);
     KT_HAS(logged, "mmm\nkvstore warn store: next\n");
     KT_TRUE(strlen(logged) < 2000);

@@ -169,24 +169,13 @@ static void notes_are_kept_up_to_a_limit(void)
 /* What the log says while the list is made twice. */
 static const char *logged(const char *globs)
 {
-    static char text[1024];
-    int ends[2], before = dup(STDERR_FILENO);
-    ssize_t n;
-
     use_places();
     setenv("KVSTORE_PLUGINS", globs, 1);
-    KT_INT(pipe(ends), 0);
-    dup2(ends[1], STDERR_FILENO);
+    kt_stderr_begin();
     kvs_plugin_list_free(scan());
     kvs_plugin_list_free(scan());
-    dup2(before, STDERR_FILENO);
-    close(before);
-    close(ends[1]);
-    n = read(ends[0], text, sizeof(text) - 1);
-    close(ends[0]);
-    text[n > 0 ? n : 0] = '\0';
     unsetenv("KVSTORE_PLUGINS");
-    return text;
+    return kt_stderr_end();
 }
 
 static void it_is_logged_once_for_each_value(void)

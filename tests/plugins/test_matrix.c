@@ -176,25 +176,6 @@ static void each_fault_has_its_own_code_and_text_and_hurts_nobody(void)
     }
 }
 
-/* What is written to stderr while clash_a is used. */
-static const char *said_while_working(void)
-{
-    static char text[1024];
-    int ends[2], before = dup(STDERR_FILENO);
-    ssize_t n;
-
-    KT_INT(pipe(ends), 0);
-    dup2(ends[1], STDERR_FILENO);
-    works("clash_a", 11);
-    dup2(before, STDERR_FILENO);
-    close(before);
-    close(ends[1]);
-    n = read(ends[0], text, sizeof(text) - 1);
-    close(ends[0]);
-    text[n > 0 ? n : 0] = '\0';
-    return text;
-}
-
 static void what_nobody_asks_for_makes_no_noise(void)
 {
     use_fresh_place();
@@ -202,7 +183,9 @@ static void what_nobody_asks_for_makes_no_noise(void)
     FAKE_WRITE(dir, .name = "old", .abi = "0.9");
     FAKE_WRITE(dir, .name = "gone", .library = "./gone.so");
     kt_write_file(dir, "broken.json", "{");
-    KT_STR(said_while_working(), "");
+    kt_stderr_begin();
+    works("clash_a", 11);
+    KT_STR(kt_stderr_end(), "");
 }
 
 static void plugins_with_the_same_symbols_work_side_by_side(void)

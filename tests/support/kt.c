@@ -4,6 +4,7 @@
 #include "kt.h"
 
 #include <CUnit/Basic.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -68,6 +69,31 @@ const char *kt_write_file(const char *dir, const char *name, const char *text)
         exit(2);
     }
     return path;
+}
+
+static int stderr_before = -1, stderr_pipe[2];
+
+void kt_stderr_begin(void)
+{
+    if (pipe(stderr_pipe) != 0 || fcntl(stderr_pipe[0], F_SETFL, O_NONBLOCK) != 0) {
+        perror("pipe");
+        exit(2);
+    }
+    stderr_before = dup(STDERR_FILENO);
+    dup2(stderr_pipe[1], STDERR_FILENO);
+}
+
+const char *kt_stderr_end(void)
+{
+    static char text[65537];
+    ssize_t n = read(stderr_pipe[0], text, sizeof(text) - 1);
+
+    text[n > 0 ? n : 0] = '\0';
+    dup2(stderr_before, STDERR_FILENO);
+    close(stderr_before);
+    close(stderr_pipe[0]);
+    close(stderr_pipe[1]);
+    return text;
 }
 
 int kt_check_ok(kvs_status_t status, const char *expr, const char *file, int line)

@@ -52,6 +52,11 @@ const char *kt_temp_dir(void);
 /* Write `text` to DIR/NAME, making parent directories; gives the path, static until the next call. */
 const char *kt_write_file(const char *dir, const char *name, const char *text);
 
+/* Keep what is written to stderr from here on, instead of showing it. */
+void kt_stderr_begin(void);
+/* Show it again, and give what was kept: at most what a pipe holds; static until the next call. */
+const char *kt_stderr_end(void);
+
 /* Dense CPU float32 tensors in one line: KT_F32(data, n) is one-dimensional. `shape` must outlive use. */
 kvs_tensor_t kt_tensor(void *data, int dtype_index, const int64_t *shape, int32_t ndim);
 #define KT_F32(data, n) kt_tensor((data), KVS_DTYPE_float32, (const int64_t[]){(n)}, 1)
