@@ -815,12 +815,33 @@ static kvs_status_t number_outs(kvsi_op_t *op)
     return KVS_OK;
 }
 
+/* Insertion sorts short lists, and long ones that are in order, faster than qsort does. */
+static void sort_spans(span_t *spans, size_t n)
+{
+    for (size_t i = 1; i < n; i++) {
+        span_t span = spans[i];
+        size_t at = i;
+
+        if (by_begin(&spans[i - 1], &span) <= 0) {
+            continue;
+        }
+        if (n > 16) {
+            qsort(spans, n, sizeof(*spans), by_begin);
+            return;
+        }
+        for (; at > 0 && by_begin(&spans[at - 1], &span) > 0; at--) {
+            spans[at] = spans[at - 1];
+        }
+        spans[at] = span;
+    }
+}
+
 kvs_status_t kvsi_op_find_shared(kvsi_op_t *op)
 {
     span_t on_stack[64], *spans = on_stack;
     size_t n_arrays_of_op = op->n_values + op->n_outs + op->n_row_ids, n = 0;
     size_t n_max = 2 * (op->n_values + op->n_outs) + (op->n_row_ids > 0 ? op->n_outs : 0);
-    bool shared, sorted = true;
+    bool shared;
 
     if (op->n_outs == 0 || n_arrays_of_op == 1) {
         return KVS_OK;
@@ -837,12 +858,7 @@ kvs_status_t kvsi_op_find_shared(kvsi_op_t *op)
         add_spans(spans, &n, op->pub.groups[g].outs, op->pub.groups[g].n_outs, g, true);
         add_spans(spans, &n, op->pub.groups[g].row_ids, op->pub.groups[g].n_row_ids, g, false);
     }
-    for (size_t i = 1; i < n && sorted; i++) {
-        sorted = by_begin(&spans[i - 1], &spans[i]) <= 0;
-    }
-    if (!sorted) {
-        qsort(spans, n, sizeof(*spans), by_begin);
-    }
+    sort_spans(spans, n);
     shared = any_clash(spans, n);
     if (spans != on_stack) {
         free(spans);

@@ -3,7 +3,6 @@
  * the stored value and all outs; where an optimizer or a conversion takes part, the way goes block
  * by block, each block staying in the first caches until it is done. */
 #include "hoststore_work.h"
-#include "fpenv.h"
 #include "pieces.h"
 #include "sum.h"
 
@@ -93,12 +92,10 @@ static void run_piece(void *arg, int64_t begin, int64_t end)
 {
     const kvs_work_t *work = arg;
     int64_t block = block_elems(work, end - begin);
-    unsigned saved = kvs_fpenv_enter();
 
     for (int64_t at = begin; at < end; at += block) {
         run_block(work, at, end - at < block ? end : at + block);
     }
-    kvs_fpenv_leave(saved);
 }
 
 /* ---- The whole of it ----------------------------------------------------------------------------- */

@@ -7,16 +7,35 @@
 #include <kvstore/kit.h>
 
 #include <string.h>
+#include <unistd.h>
 
 #define MAX_DST          16   /* destinations written in one pass */
 #define STREAM_MIN_BYTES 4096 /* below, aligning costs more than streaming gains */
 #define COPY_BLOCK_BYTES 8192 /* copied to every destination while it is in the first cache */
-#define CACHE_BYTES                                                                                \
-    (16u << 20) /* what one job can hope for: processors share and virtual ones lie */
+#define CACHE_MIN_BYTES  (16L << 20)
+#define CACHE_MAX_BYTES  (32L << 20)
+
+/* The last cache as the system tells its size, within what is usual: processors share it, and virtual
+ * ones may tell nothing, or that of the whole machine. Asked once; asking twice gives the same. */
+static uint64_t cache_bytes(void)
+{
+    static _Atomic uint64_t known;
+    uint64_t bytes = known;
+
+    if (bytes == 0) {
+        long told = sysconf(_SC_LEVEL3_CACHE_SIZE);
+
+        bytes = (uint64_t)(told < CACHE_MIN_BYTES   ? CACHE_MIN_BYTES
+                           : told > CACHE_MAX_BYTES ? CACHE_MAX_BYTES
+                                                    : told);
+        known = bytes;
+    }
+    return bytes;
+}
 
 int kvs_exceeds_cache(uint64_t n_bytes)
 {
-    return n_bytes > CACHE_BYTES;
+    return n_bytes > cache_bytes();
 }
 
 /* Streamed stores are weakly ordered: make them visible before anything that follows. */
