@@ -25,7 +25,8 @@ enum {
     CF_ONE_WORKER = 1u << 7, /* the case creates a store of its own, or speaks of one process */
     CF_SPARSE = 1u << 8,
     CF_COMPRESSION = 1u << 9,
-    CF_COMPRESSES_EACH = 1u << 10 /* each value of a push, not the sum of this worker's values */
+    CF_COMPRESSES_EACH = 1u << 10, /* each value of a push, not the sum of this worker's values */
+    CF_STATES = 1u << 11           /* files of optimizer states */
 };
 
 typedef struct cf cf_t;

@@ -127,6 +127,17 @@ static kvs_status_t find_updater(cf_t *t)
     return status == KVS_ERR_NOT_IMPLEMENTED ? KVS_OK : status;
 }
 
+/* Without an optimizer, or such a file, it can't succeed; it may be said why. */
+static kvs_status_t find_states(cf_t *t)
+{
+    kvs_status_t status = kvs_store_load_optimizer_states(t->store, "/nonexistent");
+
+    if (status != KVS_ERR_NOT_IMPLEMENTED && (t->traits & CF_OPTIMIZER) != 0) {
+        t->traits |= CF_STATES;
+    }
+    return KVS_OK;
+}
+
 /* As its manifest says; a backend of the program has none and is for one. */
 static bool is_for_several_workers(const char *name)
 {
@@ -159,6 +170,9 @@ static kvs_status_t find_traits(cf_t *t)
     }
     if (status == KVS_OK) {
         status = find_capability(t, "optimizer", CF_OPTIMIZER, CF_NO_OPTIMIZER);
+    }
+    if (status == KVS_OK) {
+        status = find_states(t);
     }
     if (status == KVS_OK) {
         status = find_capability(t, "sparse", CF_SPARSE, CF_NO_SPARSE);
@@ -213,6 +227,7 @@ static const char *lacking(unsigned lacks)
         {CF_OPTIMIZER, "the backend has no optimizer"},
         {CF_NO_OPTIMIZER, "the backend has an optimizer"},
         {CF_SPARSE, "the backend takes no row-sparse values"},
+        {CF_STATES, "the backend saves no states of optimizers"},
         {CF_NO_SPARSE, "the backend takes row-sparse values"},
         {CF_NO_COMPRESSION, "the backend compresses gradients"},
         {CF_COMPRESSION, "the backend does not compress gradients"},

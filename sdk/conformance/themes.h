@@ -18,6 +18,7 @@
     X(arrays)                                                                                      \
     X(updater)                                                                                     \
     X(optimizer)                                                                                   \
+    X(states)                                                                                      \
     X(sparse)                                                                                      \
     X(rows)                                                                                        \
     X(gradients)                                                                                   \

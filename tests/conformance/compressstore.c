@@ -438,6 +438,8 @@ static const kvs_backend_ops_t compress_ops = {
     .set_updater = kvs_hoststore_set_updater,
     .set_optimizer = kvs_hoststore_set_optimizer,
     .set_optimizer_attr = kvs_hoststore_set_optimizer_attr,
+    .save_optimizer_states = kvs_hoststore_save_optimizer_states,
+    .load_optimizer_states = kvs_hoststore_load_optimizer_states,
     .set_gradient_compression = set_compression,
 };
 

@@ -192,6 +192,107 @@ static kvs_status_t kit_push(void *self, kvs_op_t *op)
                : kvs_hoststore_push(&store->host, op);
 }
 
+/* ---- States in files ------------------------------------------------------------------------------ */
+
+static kvs_status_t kit_save(void *self, const char *path, int dump_optimizer)
+{
+    kit_store_t *store = self;
+    kvs_status_t status;
+
+    if (store->mutation == M_always_dumps || store->mutation == M_saves_position_always) {
+        dump_optimizer = 1;
+    }
+    dump_optimizer = store->mutation == M_never_dumps ? 0 : dump_optimizer;
+    status = kvs_hoststore_save_optimizer_states(&store->host, path, dump_optimizer);
+    return store->mutation == M_saves_nowhere ? KVS_OK : status;
+}
+
+static void drop_states(kit_store_t *store, bool but_one)
+{
+    for (kvs_hoststore_key_t *key = store->host.keys; key != NULL; key = key->next) {
+        if (!but_one || key->next != NULL) {
+            kvs_opt_key_release(&key->opt);
+        }
+    }
+}
+
+/* A load that leaves the states of keys that are not in the file. */
+static kvs_status_t load_merging(kit_store_t *store, const char *path)
+{
+    kvs_opt_key_t kept[64] = {{0}};
+    size_t n = 0;
+    kvs_status_t status;
+
+    for (kvs_hoststore_key_t *key = store->host.keys; key != NULL && n < 64; key = key->next) {
+        kept[n++] = key->opt;
+        key->opt.states = NULL;
+    }
+    status = kvs_hoststore_load_optimizer_states(&store->host, path);
+    n = 0;
+    for (kvs_hoststore_key_t *key = store->host.keys; key != NULL && n < 64; key = key->next, n++) {
+        if (key->opt.states == NULL) {
+            key->opt.states = kept[n].states;
+        } else {
+            kvs_opt_key_release(&kept[n]);
+        }
+    }
+    return status;
+}
+
+static void zero_weights(kit_store_t *store)
+{
+    for (kvs_hoststore_key_t *key = store->host.keys; key != NULL; key = key->next) {
+        memset(key->weight, 0, key->n_bytes);
+    }
+}
+
+/* What a mutation makes of a failed load. */
+static kvs_status_t forgive(kit_store_t *store, kvs_status_t status)
+{
+    switch (store->mutation) {
+    case M_loads_without_optimizer:
+        return status == KVS_ERR_STATE ? KVS_OK : status;
+    case M_takes_other_states:
+        return status == KVS_ERR_FORMAT ? KVS_OK : status;
+    case M_takes_other_shapes:
+        return status == KVS_ERR_SHAPE ? KVS_OK : status;
+    case M_takes_other_keys:
+        return status == KVS_ERR_NOT_FOUND ? KVS_OK : status;
+    case M_drops_states_on_error:
+        drop_states(store, false);
+        return status;
+    default:
+        return status;
+    }
+}
+
+static kvs_status_t kit_load(void *self, const char *path)
+{
+    kit_store_t *store = self;
+    kvs_status_t status;
+
+    if (store->mutation == M_loads_nothing) {
+        return KVS_OK;
+    }
+    if (store->mutation == M_saves_no_states) {
+        return kvs_fail(KVS_ERR_NOT_IMPLEMENTED, "not implemented: load_optimizer_states");
+    }
+    if (store->mutation == M_merges_states) {
+        return load_merging(store, path);
+    }
+    status = kvs_hoststore_load_optimizer_states(&store->host, path);
+    if (status != KVS_OK) {
+        return forgive(store, status);
+    }
+    if (store->mutation == M_loads_one_key) {
+        drop_states(store, true);
+    }
+    if (store->mutation == M_loads_zeros_as_weights) {
+        zero_weights(store);
+    }
+    return KVS_OK;
+}
+
 static const kvs_backend_ops_t kit_ops = {
     .size = sizeof(kit_ops),
     .mode = KVS_BLOCKING,
@@ -210,6 +311,8 @@ static const kvs_backend_ops_t kit_ops = {
     .set_updater = kit_set_updater,
     .set_optimizer = kit_set_optimizer,
     .set_optimizer_attr = kit_set_optimizer_attr,
+    .save_optimizer_states = kit_save,
+    .load_optimizer_states = kit_load,
 };
 
 static const int32_t device_types[] = {KVS_DEVICE_CPU};

@@ -75,6 +75,20 @@
     X(takes_any_parameter, "optimizer.bad_parameters")                                             \
     X(takes_any_name, "optimizer.unknown_name")                                                    \
     X(keeps_optimizer, "optimizer.or_updater")                                                     \
+    X(saves_no_states, "states.offered")                                                           \
+    X(loads_nothing, "states.round_trip")                                                          \
+    X(loads_one_key, "states.string_keys")                                                         \
+    X(loads_zeros_as_weights, "states.not_weights")                                                \
+    X(merges_states, "states.replaces_all")                                                        \
+    X(never_dumps, "states.with_optimizer")                                                        \
+    X(always_dumps, "states.without_optimizer")                                                    \
+    X(saves_position_always, "states.schedule")                                                    \
+    X(loads_without_optimizer, "states.needs_optimizer")                                           \
+    X(takes_other_states, "states.other_optimizer")                                                \
+    X(takes_other_shapes, "states.other_shape")                                                    \
+    X(takes_other_keys, "states.other_keys")                                                       \
+    X(drops_states_on_error, "states.bad_file")                                                    \
+    X(saves_nowhere, "states.unwritable")                                                          \
     X(is_never_lazy, "gradients.lazy")                                                             \
     X(is_always_lazy, "gradients.standard")                                                        \
     X(densifies_gradients, "gradients.always_lazy")                                                \
