@@ -17,6 +17,15 @@ _Static_assert(sizeof(net_frame_t) == sizeof(zmq_msg_t), "a frame is a zmq_msg_t
 #define RECONNECT_MS     100
 #define MAX_RECONNECT_MS 1000
 
+/* Within a process a frame's memory changes threads by atomics inside libzmq, which TSan does not see. */
+#ifdef __SANITIZE_THREAD__
+void __tsan_acquire(void *address);
+void __tsan_release(void *address);
+#else
+#define __tsan_acquire(address) ((void)(address))
+#define __tsan_release(address) ((void)(address))
+#endif
+
 static zmq_msg_t *msg(net_frame_t *frame)
 {
     return (zmq_msg_t *)(void *)frame->opaque;
@@ -220,6 +229,7 @@ void net_frame_release(net_frame_t *frame)
 
 static bool send_one(void *socket, net_frame_t *frame, bool more)
 {
+    __tsan_release(zmq_msg_data(msg(frame)));
     return zmq_msg_send(msg(frame), socket, ZMQ_DONTWAIT | (more ? ZMQ_SNDMORE : 0)) >= 0;
 }
 
@@ -250,6 +260,7 @@ static bool receive_one(void *socket, net_frame_t *frame)
 {
     zmq_msg_init(msg(frame));
     if (zmq_msg_recv(msg(frame), socket, ZMQ_DONTWAIT) >= 0) {
+        __tsan_acquire(zmq_msg_data(msg(frame)));
         return true;
     }
     net_frame_release(frame);

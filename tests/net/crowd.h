@@ -25,8 +25,8 @@ typedef struct member {
     kvs_net_job_t *job;
     kvs_net_node_t *node;
     /* What to do with messages; NULL: count and release. */
-    void (*message)(struct member *member, kvs_net_message_t *message);
-    void *arg; /* the test's */
+    void (*_Atomic message)(struct member *member, kvs_net_message_t *message);
+    void *_Atomic arg; /* the test's */
     _Atomic int n_messages;
     pthread_mutex_t lock;
     crowd_event_t events[CROWD_MAX_EVENTS];
