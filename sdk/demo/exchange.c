@@ -71,8 +71,18 @@ static kvs_status_t set_optimizer(kvs_store_t *store, const optimizer_settings_t
     return kvs_store_set_optimizer(store, &spec);
 }
 
+static kvs_status_t set_compression(kvs_store_t *store, const compression_settings_t *settings)
+{
+    const kvs_param_t params[] = {
+        {.name = "type", .type = KVS_PARAM_TEXT, .value = {.text = settings->type}},
+        real("threshold", settings->threshold),
+    };
+
+    return settings->type != NULL ? kvs_store_set_gradient_compression(store, params, 2) : KVS_OK;
+}
+
 kvs_status_t exchange_open(const char *backend, const optimizer_settings_t *settings,
-                           exchange_t **ret_exchange)
+                           const compression_settings_t *compression, exchange_t **ret_exchange)
 {
     exchange_t *exchange = calloc(1, sizeof(*exchange));
     kvs_status_t status;
@@ -89,6 +99,9 @@ kvs_status_t exchange_open(const char *backend, const optimizer_settings_t *sett
     }
     if (status == KVS_OK) {
         status = set_optimizer(exchange->store, settings);
+    }
+    if (status == KVS_OK) {
+        status = set_compression(exchange->store, compression);
     }
     if (status != KVS_OK) {
         (void)exchange_close(exchange); /* the first error counts */

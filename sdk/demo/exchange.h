@@ -18,9 +18,14 @@ typedef struct optimizer_settings {
     double rescale_grad; /* 1 / images in a batch: gradients are sums over them */
 } optimizer_settings_t;
 
+typedef struct compression_settings {
+    const char *type; /* NULL: none */
+    double threshold;
+} compression_settings_t;
+
 /* Create the store `backend` with the optimizer sgd. Errors are the store's. Ended by exchange_close. */
 kvs_status_t exchange_open(const char *backend, const optimizer_settings_t *settings,
-                           exchange_t **ret_exchange);
+                           const compression_settings_t *compression, exchange_t **ret_exchange);
 /* Returns the first error of the store that nobody has been told. NULL does nothing. */
 kvs_status_t exchange_close(exchange_t *exchange);
 

@@ -75,6 +75,10 @@ static void describe(const options_t *options, const trainer_config_t *config, c
     printf("optimizer   sgd in the store, learning rate %g, momentum %g, wd %g, batches of %zu\n",
            config->optimizer.learning_rate, config->optimizer.momentum, config->optimizer.wd,
            config->batch);
+    if (config->compression.type != NULL) {
+        printf("compression %s, threshold %g\n", config->compression.type,
+               config->compression.threshold);
+    }
 }
 
 static size_t choose_threads(const options_t *options)
@@ -92,6 +96,7 @@ static kvs_status_t prepare(const options_t *options, run_t *run)
     const trainer_config_t config = {
         .backend = options->backend,
         .optimizer = {.learning_rate = 0.02, .momentum = 0.9, .wd = 1e-4},
+        .compression = {.type = options->compression, .threshold = options->threshold},
         .n_devices = options->n_devices,
         .n_threads = choose_threads(options),
         .n_epochs = options->n_epochs,

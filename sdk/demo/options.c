@@ -9,13 +9,16 @@
 
 #define DEFAULT_DATA_DIR "/usr/share/datasets/fashion-mnist" /* Debian: dataset-fashion-mnist */
 
-typedef enum kind { FLAG, COUNT, TEXT } kind_t;
+/* By trying: with 1 to 4, and 2 or 4 devices, 2bit trains as well as none. */
+#define DEFAULT_THRESHOLD 2
+
+typedef enum kind { FLAG, COUNT, NUMBER, TEXT } kind_t;
 
 typedef struct row {
     char letter; /* 0: none */
     const char *name, *value, *help;
     kind_t kind;
-    size_t offset;   /* of its member in options_t: int, size_t or const char * */
+    size_t offset;   /* of its member in options_t: int, size_t, double or const char * */
     size_t min, max; /* of a COUNT */
 } row_t;
 
@@ -36,6 +39,12 @@ static const row_t rows[] = {
      offsetof(options_t, n_epochs), 1, 1000},
     {0, "threads", "N", "threads that compute (default: one a device, at most one a core)", COUNT,
      offsetof(options_t, n_threads), 1, 64},
+    {0, "compression", "TYPE",
+     "compress gradients, by 1bit, 2bit or another installed compressor (default: they are not; "
+     "--backend device)",
+     TEXT, offsetof(options_t, compression), 0, 0},
+    {0, "threshold", "T", "with --compression: its threshold (default 2)", NUMBER,
+     offsetof(options_t, threshold), 0, 0},
     {0, "data", "DIR",
      "where the files of Fashion-MNIST lie, packed or not (default " DEFAULT_DATA_DIR ")", TEXT,
      offsetof(options_t, data_dir), 0, 0},
@@ -89,12 +98,27 @@ static kvs_status_t parse_count(const row_t *row, const char *value, size_t *ret
     return KVS_OK;
 }
 
+static kvs_status_t parse_number(const row_t *row, const char *value, double *ret_number)
+{
+    char *end;
+    double number = strtod(value, &end);
+
+    if (end == value || *end != '\0') {
+        return kvs_fail(KVS_ERR_ARGUMENT, "--%s takes a number, not \"%s\"", row->name, value);
+    }
+    *ret_number = number;
+    return KVS_OK;
+}
+
 static kvs_status_t take_value(const row_t *row, const char *value, options_t *options)
 {
     void *member = (char *)options + row->offset;
 
     if (row->kind == COUNT) {
         return parse_count(row, value, member);
+    }
+    if (row->kind == NUMBER) {
+        return parse_number(row, value, member);
     }
     if (value[0] == '\0') {
         return kvs_fail(KVS_ERR_ARGUMENT, "--%s takes a %s, not an empty text", row->name,
@@ -136,6 +160,7 @@ kvs_status_t options_parse(int argc, char **argv, const char *out_dir, options_t
     options_t options = {.backend = "local",
                          .n_servers = 1,
                          .n_epochs = 12,
+                         .threshold = DEFAULT_THRESHOLD,
                          .data_dir = DEFAULT_DATA_DIR,
                          .out_dir = out_dir};
 

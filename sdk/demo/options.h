@@ -14,7 +14,9 @@ typedef struct options {
     size_t n_workers; /* processes to start; 0: this one works itself */
     size_t n_servers; /* processes to start beside them */
     size_t n_epochs;
-    size_t n_threads; /* 0: as many as devices, at most as many as cores */
+    size_t n_threads;        /* 0: as many as devices, at most as many as cores */
+    const char *compression; /* a compressor's name, or NULL */
+    double threshold;        /* its parameter */
     const char *data_dir;
     const char *out_dir;
     int help; /* 1: asked for; nothing else was looked at after it */

@@ -118,7 +118,8 @@ static kvs_status_t begin(trainer_t *trainer)
 
     settings.rescale_grad = 1.0 / (double)trainer->config.batch;
     if (status == KVS_OK) {
-        status = exchange_open(trainer->config.backend, &settings, &trainer->exchange);
+        status = exchange_open(trainer->config.backend, &settings, &trainer->config.compression,
+                               &trainer->exchange);
     }
     if (status == KVS_OK) {
         share_out(trainer);

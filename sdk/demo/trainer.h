@@ -15,6 +15,7 @@
 typedef struct trainer_config {
     const char *backend;
     optimizer_settings_t optimizer; /* rescale_grad is set by the trainer */
+    compression_settings_t compression;
     size_t n_devices, n_threads;
     size_t n_epochs;
     size_t batch; /* images a step; those of an epoch that don't fill a batch are left out of it */

@@ -19,6 +19,8 @@ static void without_options_there_are_defaults(void)
     KT_INT(options.n_epochs, 12);
     KT_INT(options.n_threads, 0);
     KT_STR(options.out_dir, "default-out");
+    KT_TRUE(options.compression == NULL);
+    KT_REAL(options.threshold, 2);
     KT_INT(options.help, 0);
 }
 
@@ -57,6 +59,22 @@ static void workers_have_one_device_each_unless_told(void)
     KT_INT(options.n_devices, 1);
     KT_OK(PARSE(&options, "--devices", "4", "-w", "2"));
     KT_INT(options.n_devices, 4);
+}
+
+static void a_threshold_is_any_number(void)
+{
+    static char *const wrong[] = {"", "half", "0.5x", "0,5"};
+    options_t options;
+
+    KT_OK(PARSE(&options, "--compression", "2bit", "--threshold", "1e-7"));
+    KT_STR(options.compression, "2bit");
+    KT_REAL(options.threshold, 1e-7);
+    KT_OK(PARSE(&options, "--threshold=-1")); /* which the store refuses */
+    KT_REAL(options.threshold, -1);
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        KT_FAIL(PARSE(&options, "--threshold", wrong[i]), KVS_ERR_ARGUMENT,
+                "--threshold takes a number, not \"");
+    }
 }
 
 static void the_last_of_equal_options_counts(void)
@@ -112,6 +130,7 @@ static const kt_test_t tests[] = {
     KT_TEST(a_value_stands_behind_or_after_an_equals_sign),
     KT_TEST(some_options_have_a_letter),
     KT_TEST(workers_have_one_device_each_unless_told),
+    KT_TEST(a_threshold_is_any_number),
     KT_TEST(the_last_of_equal_options_counts),
     KT_TEST(help_is_noticed_before_later_mistakes),
     KT_TEST(an_unknown_option_is_named),

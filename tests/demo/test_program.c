@@ -114,6 +114,24 @@ static void processes_train_as_devices_of_one_process_do(void)
     KT_TRUE(strstr(output, "[worker 1]") == NULL); /* the first one talks */
 }
 
+static void compressed_gradients_train_too(void)
+{
+    KT_INT(run("", "--epochs 8 --backend device --devices 4 --compression 2bit"), 0);
+    KT_HAS(output, "\ncompression 2bit, threshold 2\n");
+    KT_HAS(output, "\ntest accuracy 1.0000\n");
+    KT_HAS(output, "\nstore device: 240 pushes of ");
+}
+
+static void compression_that_the_store_refuses_ends_with_1_and_its_text(void)
+{
+    KT_INT(run("", "--compression 2bit"), 1);
+    KT_HAS(output, "kvstore-demo: not implemented: set_gradient_compression by local");
+    KT_INT(run("", "--backend device --compression 2bit --threshold 0"), 1);
+    KT_HAS(output, "parameter 'threshold' is 0");
+    KT_INT(run("", "--backend device --compression 3bit"), 1);
+    KT_HAS(output, "no compressor named \"3bit\"");
+}
+
 static void help_lists_the_options(void)
 {
     KT_INT(run("", "--help"), 0);
@@ -155,6 +173,8 @@ static const kt_test_t tests[] = {
     KT_TEST(no_bar_is_drawn_where_there_is_no_terminal),
     KT_TEST(two_runs_print_the_same_hash_and_other_numbers_of_threads_too),
     KT_TEST(processes_train_as_devices_of_one_process_do),
+    KT_TEST(compressed_gradients_train_too),
+    KT_TEST(compression_that_the_store_refuses_ends_with_1_and_its_text),
     KT_TEST(help_lists_the_options),
     KT_TEST(a_wrong_option_ends_with_2_and_a_text),
     KT_TEST(missing_data_ends_with_1_and_a_text),
