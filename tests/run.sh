@@ -13,7 +13,7 @@ usage() {
 usage: sh tests/run.sh [--all] [--only plain|asan|tsan] [--help]
 
 Installs what is missing (Debian packages, as root or by sudo), then builds and tests:
-  plain   gcc, Release                 build/        every suite
+  plain   gcc, Release                 build/        every suite, and the packages
   asan    clang, ASan and UBSan        build-asan/   every suite but those labelled big or nosan
   tsan    gcc, TSan                    build-tsan/   suites labelled concurrent
 
@@ -22,7 +22,7 @@ Installs what is missing (Debian packages, as root or by sudo), then builds and 
   --help        this text
 
 KVSTORE_VECTORS=DIRECTORY makes the golden suites read another directory. Logs: ctest.log and
-build.log in each build folder.
+build.log in each build folder, and packages.log in build/.
 EOF
 }
 
@@ -31,7 +31,8 @@ say() {
 }
 
 packages='gcc g++ libc6-dev binutils cmake ninja-build clang libclang-rt-14-dev python3 python3-venv
-          libltdl-dev libcjson-dev libzmq3-dev libcunit1-dev libdlpack-dev dataset-fashion-mnist'
+          libltdl-dev libcjson-dev libzmq3-dev libcunit1-dev libdlpack-dev dataset-fashion-mnist
+          dpkg-dev gzip groff-base'
 
 # ---- set-up ------------------------------------------------------------------------------------
 
@@ -139,6 +140,19 @@ count_results() {
     ' "$1"
 }
 
+# What the suites labelled packages install. Where there are no tools for it, they are skipped.
+build_packages() {
+    if ! command -v dpkg-shlibdeps >/dev/null; then
+        say "$name: no packages: dpkg-shlibdeps not found"
+        return 0
+    fi
+    say "$name: building packages in $dir/packages"
+    if ! cmake --build "$dir" --target packages >"$dir/packages.log" 2>&1; then
+        tail -n 40 "$dir/packages.log"
+        return 1
+    fi
+}
+
 # run NAME TITLE DIR COMPILER CTEST_SELECTION CMAKE_ARGS…
 run() {
     name=$1 title=$2 dir=$root/$3 compiler=$4 selection=$5
@@ -156,6 +170,11 @@ run() {
     build_seconds=$(($(now) - start))
     if [ -f "$dir/build.ok" ]; then
         rm -f "$dir/build.ok"
+        no_packages=0
+        if [ "$name" = plain ]; then
+            build_packages || no_packages=1
+            build_seconds=$(($(now) - start))
+        fi
         say "$name: testing"
         start=$(now)
         # shellcheck disable=SC2086 # words
@@ -168,6 +187,9 @@ run() {
         passed=$1 failed=$2 skipped=$3
         if [ "$(cat "$dir/ctest.status")" -ne 0 ] && [ "$failed" -eq 0 ]; then
             failed=1 note="  ctest failed"
+        fi
+        if [ "$no_packages" -ne 0 ]; then
+            failed=$((failed + 1)) note="$note  packages did not build: $dir/packages.log"
         fi
     else
         tail -n 60 "$dir/build.log"
