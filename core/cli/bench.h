@@ -63,6 +63,7 @@ kvs_status_t bench_machine(bench_t *bench); /* fills `triad` */
 kvs_status_t bench_w1(bench_t *bench);
 kvs_status_t bench_w2(bench_t *bench);
 kvs_status_t bench_w3(bench_t *bench);
+kvs_status_t bench_w6(bench_t *bench);
 kvs_status_t bench_w7(bench_t *bench);
 kvs_status_t bench_w8(bench_t *bench);
 /* In the process that bench_w8 starts: `started` is when, as text. Gives its exit status. */

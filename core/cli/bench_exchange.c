@@ -71,6 +71,10 @@ kvs_status_t bench_exchange_open(const bench_t *bench, const bench_exchange_spec
     if (status == KVS_OK && spec->optimizer != NULL) {
         status = kvs_store_set_optimizer(exchange.store, spec->optimizer);
     }
+    if (status == KVS_OK && spec->n_compression > 0) {
+        status = kvs_store_set_gradient_compression(exchange.store, spec->compression,
+                                                    spec->n_compression);
+    }
     if (status == KVS_OK) {
         status = make_arrays(&exchange);
     }

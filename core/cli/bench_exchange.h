@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench_exchange.h - a store with keys, arrays for them, and the ways to move those: what W1, W2, W3
+/* bench_exchange.h - a store with keys, arrays for them, and the ways to move those: what W1, W2, W3, W6
  * and W7 differ in is data. Arrays are ordinary aligned memory, as an application would have. */
 #ifndef KVS_CLI_BENCH_EXCHANGE_H
 #define KVS_CLI_BENCH_EXCHANGE_H
@@ -48,6 +48,8 @@ typedef struct bench_exchange_spec {
     const bench_shape_t *shapes;           /* one a key */
     size_t n_keys, n_values, n_outs;       /* arrays for each key */
     const kvs_optimizer_spec_t *optimizer; /* NULL: the sum replaces the stored value */
+    const kvs_param_t *compression;        /* of gradients */
+    size_t n_compression;                  /* parameters of it; 0: none */
 } bench_exchange_spec_t;
 
 typedef struct bench_exchange {

@@ -17,11 +17,12 @@ typedef struct workload {
     const char *name;
     kvs_status_t (*run)(bench_t *bench);
     int needs_machine; /* its rows are held against the triad */
+    int one_core;      /* it is about one core */
 } workload_t;
 
 static const workload_t workloads[] = {
-    {"W1", bench_w1, 1}, {"W2", bench_w2, 0}, {"W3", bench_w3, 1},
-    {"W7", bench_w7, 1}, {"W8", bench_w8, 0},
+    {"W1", bench_w1, 1, 0}, {"W2", bench_w2, 0, 0}, {"W3", bench_w3, 1, 0},
+    {"W6", bench_w6, 1, 1}, {"W7", bench_w7, 1, 0}, {"W8", bench_w8, 0, 0},
 };
 #define N_WORKLOADS (sizeof(workloads) / sizeof(workloads[0]))
 
@@ -106,12 +107,12 @@ static int parse(int argc, char **argv, bench_t *ret_bench, const char **ret_sta
         }
     }
     if (optind == argc) {
-        return cli_usage_error("bench", "name a workload: W1, W2, W3, W7 or W8");
+        return cli_usage_error("bench", "name a workload: W1, W2, W3, W6, W7 or W8");
     }
     for (int i = optind; i < argc; i++) {
         if (find_workload(argv[i]) == NULL) {
-            return cli_usage_error("bench", "no workload \"%s\": there are W1, W2, W3, W7 and W8",
-                                   argv[i]);
+            return cli_usage_error(
+                "bench", "no workload \"%s\": there are W1, W2, W3, W6, W7 and W8", argv[i]);
         }
     }
     return 0;
@@ -134,6 +135,20 @@ static int needs_machine(char **names)
         needs |= find_workload(*names)->needs_machine;
     }
     return needs;
+}
+
+/* The first store fixes the threads of the process: by itself, such a workload gets one unless the
+ * user has said how many. */
+static void choose_threads(char **names)
+{
+    int one_core = 1;
+
+    for (; *names != NULL; names++) {
+        one_core &= find_workload(*names)->one_core;
+    }
+    if (one_core) {
+        setenv("KVSTORE_THREADS", "1", 0);
+    }
 }
 
 /* All of them, though one may fail. */
@@ -163,6 +178,7 @@ int cmd_bench(int argc, char **argv)
     if (started != NULL) {
         return bench_w8_child(&bench, started);
     }
+    choose_threads(argv + optind);
     if (try_backend(bench.backend) != KVS_OK) {
         return cli_failed("bench");
     }

@@ -122,7 +122,7 @@ static const command_t commands[] = {
      "The exit status is 0 if all workers left in good order.\n",
      cmd_scheduler},
     {"bench", "WORKLOAD... [--backend NAME] [--pushpull] [--json]", "measure a backend",
-     "Measures workloads on a backend (local), and before W1, W3 and W7 the machine's memory.\n"
+     "Measures workloads on a backend (local), and before W1, W3, W6 and W7 the machine's memory.\n"
      "Compare rows of one run only, as ratios. Arrays are float32; a time is that of a call, the\n"
      "median of samples of at least 100 us, after three calls to warm up.\n"
      "\n"
@@ -137,6 +137,9 @@ static const command_t commands[] = {
      "  W3  the 161 tensors of ResNet-50 (102 MB), two arrays and two outs each: one by one with\n"
      "      events and priorities, then one wait, or in lists; and so with SGD in the store\n"
      "        W3_k2, W3_list_k2, W3_k2_sgdmom, W3_list_k2_sgdmom\n"
+     "  W6  2bit compression, of which local has none (device): push two arrays, 4 MiB and 64 MiB;\n"
+     "      and so with pulls, compressed and not. By itself on one thread unless told otherwise\n"
+     "        W6_2bit, W6_device_k2_2bit, W6_device_k2_none\n"
      "  W7  an optimizer in the store: push one array of 25.6 million floats\n"
      "        W7_sgdmom, W7_adam\n"
      "  W8  a fresh process: time to its first push and pull of 4 KiB, resident memory then\n"
@@ -149,9 +152,10 @@ static const command_t commands[] = {
      "Members of a row:\n"
      "  peer, backend             \"kvstore\" and the backend's name, or \"machine\"\n"
      "  workload, size_bytes, keys\n"
-     "  procs                     threads, in W7 and the machine's rows; else 1\n"
+     "  procs                     threads, in W6, W7 and the machine's rows; else 1\n"
      "  median_s, min_s, max_s    seconds a call; samples is their number\n"
-     "  GBps                      payload / time; in W7 and the machine's rows, memory touched\n"
+     "  GBps                      payload / time; in W6 both arrays; in W7 and the machine's rows,\n"
+     "                            memory touched\n"
      "  of_triad                  the least that memory must move for the call / time, as a part\n"
      "                            of the machine's fastest triad of that size\n"
      "What is not known is null.\n"

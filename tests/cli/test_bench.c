@@ -120,9 +120,10 @@ static void check_speed(const cJSON *row, double n_bytes)
 static void wrong_usage_is_refused_and_named(void)
 {
     KT_INT(run(""), 2);
-    KT_HAS(output, "kvstore bench: name a workload: W1, W2, W3, W7 or W8\nusage: kvstore bench ");
+    KT_HAS(output,
+           "kvstore bench: name a workload: W1, W2, W3, W6, W7 or W8\nusage: kvstore bench ");
     KT_INT(run("W1 W4"), 2);
-    KT_HAS(output, "no workload \"W4\": there are W1, W2, W3, W7 and W8");
+    KT_HAS(output, "no workload \"W4\": there are W1, W2, W3, W6, W7 and W8");
     KT_INT(run("--fast W1"), 2);
     KT_HAS(output, "--fast");
     KT_INT(run("W1 --backend"), 2);
@@ -214,6 +215,30 @@ static void w3_has_161_keys_with_and_without_an_optimizer(void)
     release_rows(&rows);
 }
 
+static void w6_compresses_on_one_thread_unless_told_otherwise(void)
+{
+    rows_t rows;
+    const cJSON *row;
+
+    KT_INT(run("--json W6"), 0);
+    rows = read_rows();
+    row = find_row(&rows, "W6_2bit", 262144);
+    check_speed(row, 2 * 262144);
+    KT_INT(number_of(row, "procs"), 1);
+    KT_STR(text_of(row, "backend"), "device");
+    check_speed(find_row(&rows, "W6_device_k2_2bit", 262144), 2 * 262144);
+    check_speed(find_row(&rows, "W6_device_k2_none", 262144), 2 * 262144);
+    release_rows(&rows);
+    setenv("KVSTORE_THREADS", "2", 1);
+    KT_INT(run("--json W6 W2"), 0);
+    unsetenv("KVSTORE_THREADS");
+    rows = read_rows();
+    KT_INT(number_of(find_row(&rows, "W6_2bit", 262144), "procs"), 2);
+    release_rows(&rows);
+    KT_INT(run("--backend teststore --pushpull W6"), 1);
+    KT_HAS(output, "kvstore bench: W6: not implemented: set_gradient_compression by teststore");
+}
+
 static void w7_counts_every_stream_and_the_threads(void)
 {
     rows_t rows;
@@ -274,6 +299,7 @@ static const kt_test_t tests[] = {
     KT_TEST(w1_stands_beside_the_machine),
     KT_TEST(pushpull_adds_rows),
     KT_TEST(w3_has_161_keys_with_and_without_an_optimizer),
+    KT_TEST(w6_compresses_on_one_thread_unless_told_otherwise),
     KT_TEST(w7_counts_every_stream_and_the_threads),
     KT_TEST(w8_tells_the_start_and_the_memory_of_a_process),
     KT_TEST(a_backend_without_weights_has_pushpull_only),
