@@ -408,6 +408,80 @@ static void the_first_value_that_is_not_finite_is_named_in_large_arrays_too(void
     free(memory);
 }
 
+/* ---- Without memory ------------------------------------------------------------------------------- */
+
+/* Calls of malloc, realloc and aligned_alloc until one fails; below 0: none does. The linker wraps them. */
+static int n_until_failure = -1;
+
+void *__real_malloc(size_t n_bytes);
+void *__real_realloc(void *memory, size_t n_bytes);
+void *__real_aligned_alloc(size_t alignment, size_t n_bytes);
+void *__wrap_malloc(size_t n_bytes);
+void *__wrap_realloc(void *memory, size_t n_bytes);
+void *__wrap_aligned_alloc(size_t alignment, size_t n_bytes);
+
+static int fails_now(void)
+{
+    return n_until_failure >= 0 && n_until_failure-- == 0;
+}
+
+void *__wrap_malloc(size_t n_bytes)
+{
+    return fails_now() ? NULL : __real_malloc(n_bytes);
+}
+
+void *__wrap_realloc(void *memory, size_t n_bytes)
+{
+    return fails_now() ? NULL : __real_realloc(memory, n_bytes);
+}
+
+void *__wrap_aligned_alloc(size_t alignment, size_t n_bytes)
+{
+    return fails_now() ? NULL : __real_aligned_alloc(alignment, n_bytes);
+}
+
+static void without_memory_a_push_fails_and_changes_nothing(void)
+{
+    kvs_compression_t *compression = compression_of("2bit", 0.5);
+    const float a[2] = {0.25f, 0.5f}, set[2] = {0.125f, 0};
+    const void *values[3] = {a, a, a};
+    kvs_status_t status = KVS_ERR_NO_MEMORY;
+    int n = 0;
+
+    for (; status == KVS_ERR_NO_MEMORY; n++) {
+        kvs_residuals_t residuals = {0};
+        kvs_packed_t packed = {0};
+
+        KT_OK(kvs_residuals_set(&residuals, 2, 0, set));
+        n_until_failure = n;
+        status = kvs_compression_pack(compression, &residuals, 2, values, 3, &packed);
+        n_until_failure = -1;
+        if (status == KVS_ERR_NO_MEMORY) {
+            KT_HAS(kvs_last_error(), "no ");
+            want_residual(&residuals, 0, set, 2);
+        } else {
+            KT_INT(packed.n_values, 3);
+            want_residual(&residuals, 0, (float[]){0.375f, 0}, 2);
+        }
+        kvs_residuals_release(&residuals);
+    }
+    KT_OK(status);
+    KT_INT(n - 1,
+           1 + 2 + 2 * 3); /* the list; two residuals; room for the next and the bytes of three */
+    kvs_compression_free(compression);
+}
+
+static void without_memory_compression_is_not_set(void)
+{
+    kvs_param_t type = text("type", "2bit");
+    kvs_compression_t *compression = NULL;
+
+    n_until_failure = 0;
+    KT_FAIL(make(&type, 1, &compression), KVS_ERR_NO_MEMORY, "gradient compression: no memory");
+    n_until_failure = -1;
+    KT_TRUE(compression == NULL);
+}
+
 /* ---- A compressor of one's own --------------------------------------------------------------------- */
 
 static void a_unit_may_be_a_whole_block(void)
@@ -487,6 +561,8 @@ static const kt_test_t tests[] = {
     KT_TEST(another_compressor_takes_over_the_residuals),
     KT_TEST(threads_and_blocks_change_nothing),
     KT_TEST(the_first_value_that_is_not_finite_is_named_in_large_arrays_too),
+    KT_TEST(without_memory_a_push_fails_and_changes_nothing),
+    KT_TEST(without_memory_compression_is_not_set),
     KT_TEST(a_unit_may_be_a_whole_block),
     KT_TEST(a_compressor_that_is_wrong_about_finite_values_is_named),
 };
