@@ -171,6 +171,7 @@ static void add_value(const row_store_t *store, sum_t *sum, const kvs_tensor_t *
 {
     size_t row_bytes = (size_t)sum->width * cf_dtype_bytes(sum->dtype);
     int64_t n = value->rows != NULL ? value->rows->n_rows : sum->n_rows;
+    const char *data = value->data != NULL ? value->data : ""; /* no elements */
 
     for (int64_t i = 0; i < n; i++) {
         int64_t from = has(store, M_sums_rows_backwards) ? n - 1 - i : i;
@@ -179,7 +180,7 @@ static void add_value(const row_store_t *store, sum_t *sum, const kvs_tensor_t *
         if (has(store, M_takes_rows_as_sorted) && value->rows != NULL) {
             row = ranked_id(value->rows, from);
         }
-        add_row(store, sum, row, (const char *)value->data + (size_t)from * row_bytes);
+        add_row(store, sum, row, data + (size_t)from * row_bytes);
     }
 }
 

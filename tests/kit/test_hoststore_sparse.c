@@ -123,7 +123,7 @@ static void expect_dense(const float *want, int64_t n)
 static void expect_rows(const int64_t *want, int64_t n)
 {
     int64_t ids[16];
-    float got[16 * 8], dense[16 * 8];
+    float got[16 * 8], *dense = malloc((size_t)key.n_elems * sizeof(*dense) + 1);
     kvs_rows_t rows = {.ids = ids, .n_rows = -1, .capacity = 16};
 
     KT_OK(pull(sparse_tensor(got, &rows)));
@@ -135,6 +135,7 @@ static void expect_rows(const int64_t *want, int64_t n)
             KT_REAL(got[i * key_shape[1] + j], dense[want[i] * key_shape[1] + j]);
         }
     }
+    free(dense);
 }
 #define EXPECT_ROWS(...)                                                                           \
     expect_rows((const int64_t[]){__VA_ARGS__},                                                    \
