@@ -303,7 +303,7 @@ static void empty_and_scalar_arrays_are_compressed(void)
     kvs_arrays_t arrays = kvs_arrays(&scalar, 1), outs = kvs_arrays(&result, 1);
 
     init(store, 1, 0, 0);
-    KT_OK(push(store, 1, NULL, 0, 2));
+    KT_OK(push(store, 1, &value, 0, 2));
     KT_OK(kvs_store_init(store, &key, 1, &arrays, NULL));
     KT_OK(kvs_store_pushpull(store, &key, 1, &arrays, &outs, NULL));
     KT_REAL(out, 0.5);
