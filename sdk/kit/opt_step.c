@@ -165,6 +165,44 @@ static int64_t to_end_of_row(const work_t *work, int64_t first)
     return work->states->row_elems - first % work->states->row_elems;
 }
 
+/* To the row behind the span's, which ends with a row. Short rows pay for each division saved. */
+static void advance_span(const work_t *work, span_t *span)
+{
+    size_t n_bytes = (size_t)span->n * kvs_dtype_bytes(work->dtype);
+    size_t state_bytes = kvs_dtype_bytes(work->states->dtype);
+
+    span->grad = (const char *)span->grad + n_bytes;
+    span->weight = (char *)span->weight + n_bytes;
+    for (size_t i = 0; i < work->kind->n_states; i++) {
+        if (span->states[i] != NULL) {
+            size_t n = is_per_row(work, i) ? 1 : (size_t)span->n;
+
+            span->states[i] = (char *)span->states[i] + n * state_bytes;
+        }
+    }
+}
+
+/* Elements [first, end), a row at a time. */
+static void step_by_rows(const work_t *work, int64_t first, int64_t end)
+{
+    int64_t n = to_end_of_row(work, first);
+    span_t span;
+
+    if (!is_half(work->dtype)) {
+        span = direct_span(work, first, n);
+    }
+    for (; first < end; first += n, n = work->states->row_elems) {
+        n = n < end - first ? n : end - first;
+        if (is_half(work->dtype)) {
+            step_run(work, first, n);
+        } else {
+            span.n = n;
+            step_span(work, &span);
+            advance_span(work, &span);
+        }
+    }
+}
+
 void kvs_opt_step(const kvs_opt_t *opt, const kvs_opt_update_t *update, kvs_opt_key_t *key_state,
                   int dtype, int64_t first, int64_t n, const void *grad, void *weight)
 {
@@ -176,15 +214,12 @@ void kvs_opt_step(const kvs_opt_t *opt, const kvs_opt_update_t *update, kvs_opt_
                    .origin = first,
                    .scalars = update->scalars};
     unsigned fpenv = kvs_fpenv_enter();
-    int by_rows = has_rows(opt->kind);
 
     round_scalars(&work);
-    for (int64_t end = first + n; first < end;) {
-        int64_t n_row = by_rows ? to_end_of_row(&work, first) : n;
-        int64_t n_run = n_row < end - first ? n_row : end - first;
-
-        step_run(&work, first, n_run);
-        first += n_run;
+    if (n > 0 && has_rows(opt->kind)) {
+        step_by_rows(&work, first, first + n);
+    } else {
+        step_run(&work, first, n);
     }
     kvs_fpenv_leave(fpenv);
 }
@@ -309,10 +344,17 @@ static void update_row(const work_t *work, int64_t first)
 static void update_rows(void *arg, int64_t begin, int64_t end)
 {
     const work_t *work = arg;
+    int64_t row_elems = work->states->row_elems;
     unsigned fpenv = kvs_fpenv_enter();
+    span_t span = direct_span(work, begin * row_elems, row_elems);
 
     for (int64_t row = begin; row < end; row++) {
-        update_row(work, row * work->states->row_elems);
+        if (is_half(work->dtype)) {
+            update_half_row(work, row * row_elems);
+        } else {
+            row_span(work, &span);
+            advance_span(work, &span);
+        }
     }
     kvs_fpenv_leave(fpenv);
 }

@@ -56,6 +56,18 @@ static inline double sum_of_lanes(const lanes_f64 *lanes)
     return sums[0];
 }
 
+/* The same of the first `n` lanes, the others being 0; `sums` is used up. */
+static inline double sum_of_few(int64_t n, double *sums)
+{
+    for (int64_t width = SUM_LANES / 2; width > 0; width /= 2) {
+        for (int64_t i = 0; i + width < n; i++) {
+            sums[i] += sums[i + width];
+        }
+        n = n < width ? n : width;
+    }
+    return sums[0];
+}
+
 /* SUMS_k(elem, n_terms, …) defines elem_sums_f32 and elem_sums_f64, which add to io_sums the squares of
  * the terms that elem_f32 or elem_f64 writes for each element. k states are read. */
 #define SUM_ISA(target, isa, elem, type, suffix, n_terms, a, b, ...)                               \
@@ -71,6 +83,22 @@ static inline double sum_of_lanes(const lanes_f64 *lanes)
                                                                                                    \
         (void)weight, (void)x, (void)y;                                                            \
         memcpy(s, scalars, sizeof(s));                                                             \
+        if (n > 0 && n <= SUM_LANES) { /* a short row: no need of chunks */                        \
+            double few[n_terms][SUM_LANES];                                                        \
+                                                                                                   \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                type term[n_terms];                                                                \
+                                                                                                   \
+                elem##_##suffix(__VA_ARGS__, s, term);                                             \
+                for (int t = 0; t < n_terms; t++) {                                                \
+                    few[t][i] = (double)term[t] * (double)term[t];                                 \
+                }                                                                                  \
+            }                                                                                      \
+            for (int t = 0; t < n_terms; t++) {                                                    \
+                io_sums[t] += sum_of_few(n, few[t]);                                               \
+            }                                                                                      \
+            return;                                                                                \
+        }                                                                                          \
         for (int64_t base = 0; base < n; base += SUM_CHUNK) {                                      \
             int64_t n_chunk = n - base < SUM_CHUNK ? n - base : SUM_CHUNK;                         \
             int64_t n_padded = (n_chunk + SUM_LANES - 1) / SUM_LANES * SUM_LANES;                  \

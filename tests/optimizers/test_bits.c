@@ -242,6 +242,43 @@ static void blocks_may_be_updated_by_several_threads(void)
     }
 }
 
+/* Term i goes to lane i modulo 16, and lanes are added pairwise, however few there are. */
+static double sum_of_squares(int64_t n, const float *terms)
+{
+    double lanes[16] = {0};
+
+    for (int64_t i = 0; i < n; i++) {
+        lanes[i % 16] += (double)terms[i] * (double)terms[i];
+    }
+    for (int width = 8; width > 0; width /= 2) {
+        for (int i = 0; i < width; i++) {
+            lanes[i] += lanes[i + width];
+        }
+    }
+    return lanes[0];
+}
+
+static void short_rows_are_summed_in_the_order_of_long_ones(void)
+{
+    float grad[40];
+
+    for (int64_t n = 1; n <= 40; n++) {
+        const int64_t shape[2] = {1, n};
+        kvs_opt_t *opt = rig_opt("groupadagrad", NULL, 0);
+        rig_key_t key = rig_key(0, KVS_DTYPE_float32, shape, 2);
+        float history;
+
+        for (int64_t i = 0; i < n; i++) {
+            grad[i] = 1.0f / (float)(i + 3);
+        }
+        KT_OK(rig_update(opt, &key, grad, 0, NULL));
+        history = *(const float *)rig_state(&key, "history").data;
+        KT_REAL(history, (float)(sum_of_squares(n, grad) / (double)n));
+        rig_key_release(&key);
+        kvs_opt_free(opt);
+    }
+}
+
 static void arrays_without_elements_are_counted_and_left_alone(void)
 {
     static const int64_t none[] = {0, 4};
@@ -262,6 +299,7 @@ static const kt_test_t tests[] = {
     KT_TEST(all_instruction_sets_give_the_same_bits),
     KT_TEST(sums_and_rows_do_not_depend_on_how_work_is_cut),
     KT_TEST(blocks_may_be_updated_by_several_threads),
+    KT_TEST(short_rows_are_summed_in_the_order_of_long_ones),
     KT_TEST(arrays_without_elements_are_counted_and_left_alone),
 };
 
