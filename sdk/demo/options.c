@@ -204,7 +204,7 @@ void options_print_help(FILE *to)
         }
         snprintf(head, sizeof(head), "%s--%s %s", letter, rows[i].name,
                  rows[i].value ? rows[i].value : "");
-        fprintf(to, "  %-17s %s\n", head, rows[i].help);
+        fprintf(to, "  %-18s %s\n", head, rows[i].help);
     }
     fprintf(to, "\nExit status: 0 trained, 1 an error, 2 a wrong option.\n");
 }

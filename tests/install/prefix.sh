@@ -24,7 +24,8 @@ libdir=$(dirname "$(find "$prefix" -name 'libkvstore.so')")
 
 echo "-- the command"
 "$prefix/bin/kvstore" list --json >"$work/list.json"
-"$python" "$here/check_list.py" "$work/list.json" "$prefix" local optimizers teststore
+"$python" "$here/check_list.py" "$work/list.json" "$prefix" compressors device local \
+    optimizers teststore
 
 echo "-- a program from outside"
 "$cc" -std=c11 -pedantic -Wall -Wextra -Werror -I "$prefix/include" "$here/outside.c" \
