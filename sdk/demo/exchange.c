@@ -4,16 +4,19 @@
 #include "exchange.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct exchange {
     kvs_store_t *store;
+    kvs_worker_optimizer_t *optimizer; /* NULL: the store updates */
     int rank, n_workers;
     const model_t *model;
     size_t n_networks;
     kvs_key_t keys[MODEL_MAX_ARRAYS];
-    size_t per_key[MODEL_MAX_ARRAYS]; /* n_networks, for every key */
-    kvs_tensor_t *weights;            /* [key][network] */
-    kvs_tensor_t *gradients;          /* [key][network] */
+    size_t per_key[MODEL_MAX_ARRAYS];    /* n_networks, for every key */
+    kvs_tensor_t *weights;               /* [key][network] */
+    kvs_tensor_t *gradients;             /* [key][network] */
+    kvs_tensor_t sums[MODEL_MAX_ARRAYS]; /* the gradients of the first network: where sums go */
 };
 
 static kvs_tensor_t tensor_of(const model_array_t *array, float *data, size_t device)
@@ -46,6 +49,7 @@ static kvs_status_t make_lists(exchange_t *exchange, network_t *const *networks)
             exchange->weights[i] = tensor_of(array, networks[d]->weights[a], d);
             exchange->gradients[i] = tensor_of(array, networks[d]->gradients[a], d);
         }
+        exchange->sums[a] = exchange->gradients[a * n_networks];
     }
     return KVS_OK;
 }
@@ -55,20 +59,21 @@ static kvs_param_t real(const char *name, double value)
     return (kvs_param_t){.name = name, .type = KVS_PARAM_FLOAT, .value = {.real = value}};
 }
 
-static kvs_status_t set_optimizer(kvs_store_t *store, const optimizer_settings_t *settings)
+/* Where it is asked for, else in the store if that can. */
+static kvs_status_t set_optimizer(exchange_t *exchange, update_place_t place,
+                                  const kvs_optimizer_spec_t *optimizer)
 {
-    const kvs_param_t params[] = {
-        real("learning_rate", settings->learning_rate),
-        real("momentum", settings->momentum),
-        real("wd", settings->wd),
-        real("rescale_grad", settings->rescale_grad),
-    };
-    kvs_optimizer_spec_t spec = KVS_OPTIMIZER_INIT;
+    int in_store = place == UPDATE_IN_STORE;
+    kvs_status_t status = KVS_OK;
 
-    spec.name = "sgd";
-    spec.params = params;
-    spec.n_params = sizeof(params) / sizeof(params[0]);
-    return kvs_store_set_optimizer(store, &spec);
+    if (place == UPDATE_DEFAULT) {
+        status = kvs_store_is_capable(exchange->store, "optimizer", &in_store);
+    }
+    if (status != KVS_OK) {
+        return status;
+    }
+    return in_store ? kvs_store_set_optimizer(exchange->store, optimizer)
+                    : kvs_optimizer_create(optimizer, &exchange->optimizer);
 }
 
 static kvs_status_t set_compression(kvs_store_t *store, const compression_settings_t *settings)
@@ -81,7 +86,8 @@ static kvs_status_t set_compression(kvs_store_t *store, const compression_settin
     return settings->type != NULL ? kvs_store_set_gradient_compression(store, params, 2) : KVS_OK;
 }
 
-kvs_status_t exchange_open(const char *backend, const optimizer_settings_t *settings,
+kvs_status_t exchange_open(const char *backend, update_place_t place,
+                           const kvs_optimizer_spec_t *optimizer,
                            const compression_settings_t *compression, exchange_t **ret_exchange)
 {
     exchange_t *exchange = calloc(1, sizeof(*exchange));
@@ -98,7 +104,7 @@ kvs_status_t exchange_open(const char *backend, const optimizer_settings_t *sett
         status = kvs_store_num_workers(exchange->store, &exchange->n_workers);
     }
     if (status == KVS_OK) {
-        status = set_optimizer(exchange->store, settings);
+        status = set_optimizer(exchange, place, optimizer);
     }
     if (status == KVS_OK) {
         status = set_compression(exchange->store, compression);
@@ -121,6 +127,11 @@ int exchange_n_workers(const exchange_t *exchange)
     return exchange->n_workers;
 }
 
+int exchange_updates_here(const exchange_t *exchange)
+{
+    return exchange->optimizer != NULL;
+}
+
 kvs_status_t exchange_close(exchange_t *exchange)
 {
     kvs_status_t status;
@@ -129,6 +140,7 @@ kvs_status_t exchange_close(exchange_t *exchange)
         return KVS_OK;
     }
     status = kvs_store_close(exchange->store);
+    kvs_optimizer_free(exchange->optimizer);
     free(exchange->weights);
     free(exchange->gradients);
     free(exchange);
@@ -164,9 +176,8 @@ kvs_status_t exchange_begin(exchange_t *exchange, network_t *const *networks, si
     return kvs_store_broadcast(exchange->store, exchange->keys, n_keys, &values, &outs, NULL);
 }
 
-/* TODO(demo): stores that keep no weights need pushpull of the gradients and the optimizer in the
- * worker, on each network's own weights; waits for the worker's optimizer in kvstore.h. */
-kvs_status_t exchange_update(exchange_t *exchange)
+/* Gradients go in, weights come out. */
+static kvs_status_t update_in_store(exchange_t *exchange)
 {
     size_t n_keys = exchange->model->n_arrays;
     kvs_arrays_t gradients = all_of(exchange, exchange->gradients);
@@ -177,6 +188,59 @@ kvs_status_t exchange_update(exchange_t *exchange)
         status = kvs_store_pull(exchange->store, exchange->keys, n_keys, &weights, NULL);
     }
     return status;
+}
+
+/* The weights of the first network become those of the others. */
+static void copy_weights(const exchange_t *exchange, size_t array)
+{
+    const kvs_tensor_t *weights = &exchange->weights[array * exchange->n_networks];
+    size_t n_bytes = exchange->model->arrays[array].n_elems * sizeof(float);
+
+    for (size_t d = 1; d < exchange->n_networks; d++) {
+        memcpy(weights[d].data, weights[0].data, n_bytes);
+    }
+}
+
+/* Gradients go in, their sums come out, and what the store would do with them is done here. */
+static kvs_status_t update_here(exchange_t *exchange)
+{
+    size_t n_keys = exchange->model->n_arrays;
+    kvs_arrays_t gradients = all_of(exchange, exchange->gradients);
+    kvs_arrays_t sums = kvs_arrays(exchange->sums, n_keys);
+    kvs_status_t status =
+        kvs_store_pushpull(exchange->store, exchange->keys, n_keys, &gradients, &sums, NULL);
+
+    for (size_t a = 0; a < n_keys && status == KVS_OK; a++) {
+        status = kvs_optimizer_update(exchange->optimizer, exchange->keys[a], &exchange->sums[a],
+                                      &exchange->weights[a * exchange->n_networks]);
+        copy_weights(exchange, a);
+    }
+    return status;
+}
+
+kvs_status_t exchange_update(exchange_t *exchange)
+{
+    return exchange_updates_here(exchange) ? update_here(exchange) : update_in_store(exchange);
+}
+
+kvs_status_t exchange_save_states(exchange_t *exchange, const char *path)
+{
+    return exchange_updates_here(exchange)
+               ? kvs_optimizer_save_states(exchange->optimizer, path, 1)
+               : kvs_store_save_optimizer_states(exchange->store, path, 1);
+}
+
+kvs_status_t exchange_load_states(exchange_t *exchange, const char *path)
+{
+    kvs_status_t status = KVS_OK;
+
+    if (exchange_updates_here(exchange)) {
+        return kvs_optimizer_load_states(exchange->optimizer, path);
+    }
+    if (exchange->rank == 0) {
+        status = kvs_store_load_optimizer_states(exchange->store, path);
+    }
+    return status == KVS_OK ? kvs_store_barrier(exchange->store) : status;
 }
 
 kvs_status_t exchange_stats(exchange_t *exchange, kvs_stats_t *ret_stats)

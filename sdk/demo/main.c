@@ -23,9 +23,10 @@ static const size_t hidden_layers[] = {128, 64};
 typedef struct run {
     dataset_t train_set, test_set;
     trainer_t *trainer;
-    double *accuracies; /* of each epoch */
-    uint8_t *predicted; /* for each test image */
-    double started;     /* seconds */
+    double *accuracies;  /* of each epoch */
+    uint8_t *predicted;  /* for each test image */
+    double started;      /* seconds */
+    checkpoint_t resume; /* n_epochs is 0: it begins at the beginning */
 } run_t;
 
 static double seconds_now(void)
@@ -52,6 +53,24 @@ static int talks(const run_t *run)
     return trainer_rank(run->trainer) == 0;
 }
 
+static void describe_optimizer(const options_t *options, const trainer_config_t *config,
+                               const run_t *run)
+{
+    printf("optimizer   %s in the %s, ", config->recipe.optimizer,
+           trainer_updates_here(run->trainer) ? "worker" : "store");
+    if (config->resume != NULL) {
+        printf("as it was after %zu epoch%s in %s", run->resume.n_epochs,
+               run->resume.n_epochs == 1 ? "" : "s", options->resume_dir);
+    } else {
+        printf("learning rate %g", trainer_rate(run->trainer));
+    }
+    if (config->recipe.schedule != NULL) {
+        printf(" by schedule %s over %zu epochs", config->recipe.schedule,
+               config->n_schedule_epochs > 0 ? config->n_schedule_epochs : config->n_epochs);
+    }
+    printf(", batches of %zu\n", config->batch);
+}
+
 static void describe(const options_t *options, const trainer_config_t *config, const run_t *run)
 {
     const model_t *model = trainer_model(run->trainer);
@@ -72,9 +91,7 @@ static void describe(const options_t *options, const trainer_config_t *config, c
     printf("%zu device%s, cpu(0) to cpu(%zu), on %zu thread%s\n", config->n_devices,
            config->n_devices == 1 ? "" : "s", config->n_devices - 1, config->n_threads,
            config->n_threads == 1 ? "" : "s");
-    printf("optimizer   sgd in the store, learning rate %g, momentum %g, wd %g, batches of %zu\n",
-           config->optimizer.learning_rate, config->optimizer.momentum, config->optimizer.wd,
-           config->batch);
+    describe_optimizer(options, config, run);
     if (config->compression.type != NULL) {
         printf("compression %s, threshold %g\n", config->compression.type,
                config->compression.threshold);
@@ -91,11 +108,34 @@ static size_t choose_threads(const options_t *options)
     return options->n_devices < n_cores ? options->n_devices : n_cores;
 }
 
-static kvs_status_t prepare(const options_t *options, run_t *run)
+static update_place_t place_of(const options_t *options)
+{
+    if (options->update == NULL) {
+        return UPDATE_DEFAULT;
+    }
+    return strcmp(options->update, "worker") == 0 ? UPDATE_IN_WORKER : UPDATE_IN_STORE;
+}
+
+/* The name of the optimizer: the one that was saved, the user's, or sgd. */
+static const char *optimizer_of(const options_t *options, const run_t *run)
+{
+    if (options->resume_dir != NULL) {
+        return run->resume.optimizer;
+    }
+    return options->optimizer != NULL ? options->optimizer : "sgd";
+}
+
+static kvs_status_t open_trainer(const options_t *options, run_t *run)
 {
     const trainer_config_t config = {
         .backend = options->backend,
-        .optimizer = {.learning_rate = 0.02, .momentum = 0.9, .wd = 1e-4},
+        .recipe = {.optimizer = optimizer_of(options, run),
+                   .rate = options->rate,
+                   .schedule = options->schedule},
+        .n_schedule_epochs = options->n_schedule_epochs,
+        .update = place_of(options),
+        .resume = options->resume_dir != NULL ? &run->resume : NULL,
+        .resume_dir = options->resume_dir,
         .compression = {.type = options->compression, .threshold = options->threshold},
         .n_devices = options->n_devices,
         .n_threads = choose_threads(options),
@@ -104,46 +144,72 @@ static kvs_status_t prepare(const options_t *options, run_t *run)
         .hidden = hidden_layers,
         .n_hidden = sizeof(hidden_layers) / sizeof(hidden_layers[0]),
         .seed = 1};
+    kvs_status_t status = trainer_open(&config, &run->train_set, &run->test_set, &run->trainer);
+
+    if (status == KVS_OK && talks(run)) {
+        describe(options, &config, run);
+    }
+    return status;
+}
+
+static kvs_status_t prepare(const options_t *options, run_t *run)
+{
     kvs_status_t status = load_data(options, run);
 
+    if (status == KVS_OK && options->resume_dir != NULL) {
+        status = checkpoint_read(options->resume_dir, &run->resume);
+    }
+    if (status == KVS_OK && options->save_dir != NULL) { /* before the work, not for nothing */
+        status = checkpoint_make_dir(options->save_dir);
+    }
     if (status == KVS_OK) {
-        status = trainer_open(&config, &run->train_set, &run->test_set, &run->trainer);
+        status = open_trainer(options, run);
     }
     if (status != KVS_OK) {
         return status;
-    }
-    if (talks(run)) {
-        describe(options, &config, run);
     }
     run->accuracies = calloc(options->n_epochs, sizeof(*run->accuracies));
     run->predicted = calloc(run->test_set.n_images, sizeof(*run->predicted));
     if (run->accuracies == NULL || run->predicted == NULL) {
         return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for the results");
     }
+    if (run->resume.n_epochs > 0) {
+        memcpy(run->accuracies, run->resume.accuracies,
+               run->resume.n_epochs * sizeof(*run->accuracies));
+    }
     return KVS_OK;
+}
+
+/* In the process that talks. */
+static kvs_status_t end_epoch(const options_t *options, run_t *run, size_t epoch, double loss,
+                              double started)
+{
+    run->accuracies[epoch] =
+        (double)trainer_test(run->trainer, run->predicted) / (double)run->test_set.n_images;
+    printf("epoch %zu/%zu: loss %.4f, test accuracy %.4f, %.1f s\n", epoch + 1, options->n_epochs,
+           loss, run->accuracies[epoch], seconds_now() - started);
+    fflush(stdout);
+    return options->save_dir != NULL
+               ? trainer_save(run->trainer, options->save_dir, run->accuracies)
+               : KVS_OK;
 }
 
 static kvs_status_t train(const options_t *options, run_t *run)
 {
     progress_t progress = progress_new();
 
-    for (size_t e = 0; e < options->n_epochs; e++) {
+    for (size_t e = run->resume.n_epochs; e < options->n_epochs; e++) {
         double started = seconds_now();
         double loss;
         kvs_status_t status = trainer_epoch(run->trainer, &progress, &loss);
 
         progress_clear(&progress);
+        if (status == KVS_OK && talks(run)) {
+            status = end_epoch(options, run, e, loss, started);
+        }
         if (status != KVS_OK) {
             return status;
         }
-        if (!talks(run)) {
-            continue;
-        }
-        run->accuracies[e] =
-            (double)trainer_test(run->trainer, run->predicted) / (double)run->test_set.n_images;
-        printf("epoch %zu/%zu: loss %.4f, test accuracy %.4f, %.1f s\n", e + 1, options->n_epochs,
-               loss, run->accuracies[e], seconds_now() - started);
-        fflush(stdout);
     }
     return KVS_OK;
 }
@@ -153,7 +219,10 @@ static kvs_status_t print_store(const options_t *options, trainer_t *trainer)
     kvs_stats_t stats;
     kvs_status_t status = trainer_stats(trainer, &stats);
 
-    if (status == KVS_OK) {
+    if (status == KVS_OK && trainer_updates_here(trainer)) {
+        printf("store %s: %llu pushpulls of %llu bytes\n", options->backend,
+               (unsigned long long)stats.n_pushpulls, (unsigned long long)stats.bytes_pushed);
+    } else if (status == KVS_OK) {
         printf("store %s: %llu pushes of %llu bytes, %llu pulls of %llu bytes\n", options->backend,
                (unsigned long long)stats.n_pushes, (unsigned long long)stats.bytes_pushed,
                (unsigned long long)stats.n_pulls, (unsigned long long)stats.bytes_pulled);
@@ -246,6 +315,7 @@ static kvs_status_t release_run(run_t *run)
     dataset_release(&run->test_set);
     free(run->accuracies);
     free(run->predicted);
+    checkpoint_release(&run->resume);
     return status;
 }
 

@@ -39,6 +39,26 @@ static const row_t rows[] = {
      offsetof(options_t, n_epochs), 1, 1000},
     {0, "threads", "N", "threads that compute (default: one a device, at most one a core)", COUNT,
      offsetof(options_t, n_threads), 1, 64},
+    {0, "optimizer", "NAME",
+     "what updates the weights (default sgd with momentum); kvstore info optimizers lists them",
+     TEXT, offsetof(options_t, optimizer), 0, 0},
+    {0, "lr", "RATE", "its learning rate (default: 0.02 for sgd, else the optimizer's own)", NUMBER,
+     offsetof(options_t, rate), 0, 0},
+    {0, "lr-scheduler", "NAME",
+     "lower the rate by factor, multifactor, poly or cosine (default: it stays)", TEXT,
+     offsetof(options_t, schedule), 0, 0},
+    {0, "lr-epochs", "N",
+     "with --lr-scheduler: the epochs over which it runs (default: those of --epochs)", COUNT,
+     offsetof(options_t, n_schedule_epochs), 1, 1000},
+    {0, "update", "WHERE",
+     "update weights in the store or in the worker (default: in the store if it can); the bits "
+     "are the same",
+     TEXT, offsetof(options_t, update), 0, 0},
+    {0, "save", "DIR", "after each epoch, write there what is needed to go on", TEXT,
+     offsetof(options_t, save_dir), 0, 0},
+    {0, "resume", "DIR",
+     "go on from there, with the optimizer that was saved; --epochs counts from the beginning",
+     TEXT, offsetof(options_t, resume_dir), 0, 0},
     {0, "compression", "TYPE",
      "compress gradients, by 1bit, 2bit or another installed compressor (default: they are not; "
      "--backend device)",
@@ -155,6 +175,31 @@ static kvs_status_t take_flag(const row_t *row, const char *arg, options_t *opti
     return KVS_OK;
 }
 
+/* What is legal by itself, but not beside the others. */
+static kvs_status_t check_together(const options_t *options)
+{
+    const char *given = options->optimizer != NULL        ? "optimizer"
+                        : options->rate != 0              ? "lr"
+                        : options->schedule != NULL       ? "lr-scheduler"
+                        : options->n_schedule_epochs != 0 ? "lr-epochs"
+                                                          : NULL;
+
+    if (options->resume_dir != NULL && given != NULL) {
+        return kvs_fail(KVS_ERR_ARGUMENT,
+                        "--resume goes on with the optimizer that was saved: leave --%s out",
+                        given);
+    }
+    if (options->rate < 0) {
+        return kvs_fail(KVS_ERR_ARGUMENT, "--lr takes a number above 0, not %g", options->rate);
+    }
+    if (options->update != NULL && strcmp(options->update, "store") != 0 &&
+        strcmp(options->update, "worker") != 0) {
+        return kvs_fail(KVS_ERR_ARGUMENT, "--update takes store or worker, not \"%s\"",
+                        options->update);
+    }
+    return KVS_OK;
+}
+
 kvs_status_t options_parse(int argc, char **argv, const char *out_dir, options_t *ret_options)
 {
     options_t options = {.backend = "local",
@@ -187,8 +232,12 @@ kvs_status_t options_parse(int argc, char **argv, const char *out_dir, options_t
     if (options.n_devices == 0) {
         options.n_devices = options.n_workers > 0 ? 1 : 2;
     }
-    *ret_options = options;
-    return KVS_OK;
+    kvs_status_t status = options.help ? KVS_OK : check_together(&options);
+
+    if (status == KVS_OK) {
+        *ret_options = options;
+    }
+    return status;
 }
 
 void options_print_help(FILE *to)

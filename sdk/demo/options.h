@@ -14,9 +14,16 @@ typedef struct options {
     size_t n_workers; /* processes to start; 0: this one works itself */
     size_t n_servers; /* processes to start beside them */
     size_t n_epochs;
-    size_t n_threads;        /* 0: as many as devices, at most as many as cores */
-    const char *compression; /* a compressor's name, or NULL */
-    double threshold;        /* its parameter */
+    size_t n_threads;         /* 0: as many as devices, at most as many as cores */
+    const char *optimizer;    /* NULL: sgd */
+    double rate;              /* its learning rate; 0: its own */
+    const char *schedule;     /* NULL: none */
+    size_t n_schedule_epochs; /* over which it runs; 0: n_epochs */
+    const char *update;       /* "store", "worker", or NULL: where the store can */
+    const char *save_dir;     /* NULL: nothing is saved */
+    const char *resume_dir;   /* NULL: from the beginning */
+    const char *compression;  /* a compressor's name, or NULL */
+    double threshold;         /* its parameter */
     const char *data_dir;
     const char *out_dir;
     int help; /* 1: asked for; nothing else was looked at after it */

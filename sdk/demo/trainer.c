@@ -5,7 +5,9 @@
 
 #include "team.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* What one device works with. */
 typedef struct device {
@@ -27,6 +29,7 @@ struct trainer {
     size_t n_epoch_steps;
     double *losses; /* n_steps, room for n_epochs * n_epoch_steps */
     size_t n_steps;
+    recipe_t recipe;
 };
 
 /* Where part `d` of `n` of `n_items` begins. */
@@ -111,19 +114,88 @@ static void share_out(trainer_t *trainer)
     trainer->n_parts = n * (size_t)exchange_n_workers(trainer->exchange);
 }
 
+static kvs_status_t open_exchange(trainer_t *trainer)
+{
+    const trainer_config_t *config = &trainer->config;
+    recipe_settings_t settings = config->recipe;
+    size_t n_epochs = config->n_schedule_epochs > 0 ? config->n_schedule_epochs : config->n_epochs;
+    kvs_status_t status;
+
+    settings.n_epoch_updates = trainer->n_epoch_steps;
+    settings.n_updates = n_epochs * trainer->n_epoch_steps;
+    settings.rescale_grad = 1.0 / (double)config->batch;
+    status = recipe_make(&settings, &trainer->recipe);
+    return status == KVS_OK ? exchange_open(config->backend, config->update, &trainer->recipe.spec,
+                                            &config->compression, &trainer->exchange)
+                            : status;
+}
+
+/* Copy weights out of a list of all or into it. */
+static void copy_weights(const trainer_t *trainer, float *all, int into)
+{
+    const model_t *model = trainer_model(trainer);
+
+    for (size_t a = 0; a < model->n_arrays; a++) {
+        float *array = trainer->networks[0]->weights[a];
+        size_t n = model->arrays[a].n_elems;
+
+        memcpy(into ? all : array, into ? array : all, n * sizeof(float));
+        all += n;
+    }
+}
+
+/* Everything is as after the epochs of the checkpoint, but for the optimizer's states: the order of the
+ * images too, which depends on how often they were shuffled. */
+static kvs_status_t take_checkpoint(trainer_t *trainer)
+{
+    const checkpoint_t *checkpoint = trainer->config.resume;
+
+    if (checkpoint->n_elems != model_n_elems(trainer_model(trainer)) ||
+        checkpoint->n_steps != checkpoint->n_epochs * trainer->n_epoch_steps) {
+        return kvs_fail(KVS_ERR_ARGUMENT,
+                        "%s: was saved by training of %zu weights in %zu steps an epoch, this has "
+                        "%zu in %zu",
+                        trainer->config.resume_dir, checkpoint->n_elems,
+                        checkpoint->n_steps / checkpoint->n_epochs,
+                        model_n_elems(trainer_model(trainer)), trainer->n_epoch_steps);
+    }
+    if (checkpoint->n_epochs >= trainer->config.n_epochs) {
+        return kvs_fail(KVS_ERR_ARGUMENT,
+                        "%s: %zu epochs are done already; they count too, so ask for more than "
+                        "%zu",
+                        trainer->config.resume_dir, checkpoint->n_epochs, trainer->config.n_epochs);
+    }
+    copy_weights(trainer, checkpoint->weights, 0);
+    for (size_t e = 0; e < checkpoint->n_epochs; e++) {
+        rng_shuffle(&trainer->rng, trainer->order, trainer->train_set->n_images);
+    }
+    memcpy(trainer->losses, checkpoint->losses, checkpoint->n_steps * sizeof(double));
+    trainer->n_steps = checkpoint->n_steps;
+    return KVS_OK;
+}
+
+static kvs_status_t load_states(trainer_t *trainer)
+{
+    char path[CHECKPOINT_PATH_BYTES];
+
+    checkpoint_states_path(trainer->config.resume_dir, trainer->config.resume->n_epochs, path);
+    return exchange_load_states(trainer->exchange, path);
+}
+
 static kvs_status_t begin(trainer_t *trainer)
 {
-    optimizer_settings_t settings = trainer->config.optimizer;
+    int resumes = trainer->config.resume != NULL;
     kvs_status_t status = allocate(trainer);
 
-    settings.rescale_grad = 1.0 / (double)trainer->config.batch;
     if (status == KVS_OK) {
-        status = exchange_open(trainer->config.backend, &settings, &trainer->config.compression,
-                               &trainer->exchange);
+        status = open_exchange(trainer);
     }
     if (status == KVS_OK) {
         share_out(trainer);
         status = make_devices(trainer);
+    }
+    if (status == KVS_OK && resumes) {
+        status = take_checkpoint(trainer);
     }
     if (status == KVS_OK) {
         status = team_new(trainer->config.n_threads, &trainer->team);
@@ -131,7 +203,7 @@ static kvs_status_t begin(trainer_t *trainer)
     if (status == KVS_OK) {
         status = exchange_begin(trainer->exchange, trainer->networks, trainer->config.n_devices);
     }
-    return status;
+    return status == KVS_OK && resumes ? load_states(trainer) : status;
 }
 
 kvs_status_t trainer_open(const trainer_config_t *config, const dataset_t *train_set,
@@ -302,6 +374,43 @@ int trainer_rank(const trainer_t *trainer)
 int trainer_n_workers(const trainer_t *trainer)
 {
     return exchange_n_workers(trainer->exchange);
+}
+
+int trainer_updates_here(const trainer_t *trainer)
+{
+    return exchange_updates_here(trainer->exchange);
+}
+
+double trainer_rate(const trainer_t *trainer)
+{
+    return trainer->recipe.rate;
+}
+
+kvs_status_t trainer_save(trainer_t *trainer, const char *dir, const double *accuracies)
+{
+    checkpoint_t checkpoint = {.n_epochs = trainer->n_steps / trainer->n_epoch_steps,
+                               .n_steps = trainer->n_steps,
+                               .n_elems = model_n_elems(trainer_model(trainer)),
+                               .losses = trainer->losses,
+                               .accuracies =
+                                   (double *)(uintptr_t)accuracies}; /* which is only read */
+    char path[CHECKPOINT_PATH_BYTES];
+    kvs_status_t status;
+
+    snprintf(checkpoint.optimizer, sizeof(checkpoint.optimizer), "%s",
+             trainer->config.recipe.optimizer);
+    checkpoint_states_path(dir, checkpoint.n_epochs, path);
+    checkpoint.weights = malloc(checkpoint.n_elems * sizeof(float));
+    if (checkpoint.weights == NULL) {
+        return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for a copy of the weights");
+    }
+    copy_weights(trainer, checkpoint.weights, 1);
+    status = exchange_save_states(trainer->exchange, path);
+    if (status == KVS_OK) {
+        status = checkpoint_write(dir, &checkpoint);
+    }
+    free(checkpoint.weights);
+    return status;
 }
 
 const double *trainer_losses(const trainer_t *trainer, size_t *ret_n_steps)

@@ -8,13 +8,17 @@
 #ifndef DEMO_TRAINER_H
 #define DEMO_TRAINER_H
 
+#include "checkpoint.h"
 #include "data.h"
 #include "exchange.h"
 #include "progress.h"
+#include "recipe.h"
 
 typedef struct trainer_config {
     const char *backend;
-    optimizer_settings_t optimizer; /* rescale_grad is set by the trainer */
+    recipe_settings_t recipe; /* numbers of updates and rescale_grad are set by the trainer */
+    size_t n_schedule_epochs; /* over which the schedule runs; 0: n_epochs */
+    update_place_t update;
     compression_settings_t compression;
     size_t n_devices, n_threads;
     size_t n_epochs;
@@ -22,17 +26,20 @@ typedef struct trainer_config {
     const size_t *hidden; /* sizes of the hidden layers */
     size_t n_hidden;      /* below MODEL_MAX_LAYERS */
     uint64_t seed;
+    const checkpoint_t
+        *resume;            /* NULL: begin at the beginning. Else go on behind its epochs, with */
+    const char *resume_dir; /* the optimizer saved beside it; `recipe` then only names one */
 } trainer_config_t;
 
 typedef struct trainer trainer_t;
 
-/* The sets must outlive the trainer. ERR_ARGUMENT: too few images for a batch, or images of two
- * sizes; else the store's errors. Freed by trainer_close. */
+/* The sets must outlive the trainer. ERR_ARGUMENT: too few images for a batch, images of two sizes, or
+ * a checkpoint of other training; else the library's errors. Freed by trainer_close. */
 kvs_status_t trainer_open(const trainer_config_t *config, const dataset_t *train_set,
                           const dataset_t *test_set, trainer_t **ret_trainer);
 kvs_status_t trainer_close(trainer_t *trainer); /* as exchange_close */
 
-/* One pass over the training set. At most `n_epochs` of the configuration. */
+/* One pass over the training set. At most `n_epochs` of the configuration, with those done before. */
 kvs_status_t trainer_epoch(trainer_t *trainer, progress_t *progress, double *ret_mean_loss);
 /* Classify the test set; `predicted` has a place for each image. Returns how many are right. */
 size_t trainer_test(trainer_t *trainer, uint8_t *predicted);
@@ -42,6 +49,12 @@ float *const *trainer_weights(const trainer_t *trainer);
 /* This process's number; the first one tells how it goes. */
 int trainer_rank(const trainer_t *trainer);
 int trainer_n_workers(const trainer_t *trainer);
+int trainer_updates_here(const trainer_t *trainer);
+/* The learning rate that training began with. */
+double trainer_rate(const trainer_t *trainer);
+/* In the first process, between epochs: write everything to go on from. `accuracies` are those of the
+ * epochs so far. */
+kvs_status_t trainer_save(trainer_t *trainer, const char *dir, const double *accuracies);
 /* The mean loss of each step so far, over the images of this process's parts. */
 const double *trainer_losses(const trainer_t *trainer, size_t *ret_n_steps);
 kvs_status_t trainer_stats(trainer_t *trainer, kvs_stats_t *ret_stats);

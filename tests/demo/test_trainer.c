@@ -25,7 +25,7 @@ typedef struct outcome {
 static trainer_config_t config_of(size_t n_devices, size_t n_threads)
 {
     return (trainer_config_t){.backend = "local",
-                              .optimizer = {.learning_rate = 0.05, .momentum = 0.9, .wd = 1e-3},
+                              .recipe = {.optimizer = "sgd", .rate = 0.05},
                               .n_devices = n_devices,
                               .n_threads = n_threads,
                               .n_epochs = N_EPOCHS,
