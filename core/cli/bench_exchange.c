@@ -185,7 +185,8 @@ static kvs_status_t issue_all(void *arg)
 /* Values are ones: without an optimizer every out holds their number, at both ends and between. */
 static kvs_status_t check_outs(const bench_exchange_t *exchange, const char *workload)
 {
-    float sum = (float)exchange->spec.n_values;
+    int n_ranks = exchange->bench->n_ranks;
+    float sum = (float)exchange->spec.n_values * (float)(n_ranks > 0 ? n_ranks : 1);
 
     for (size_t i = 0; i < exchange->outs.n && exchange->spec.optimizer == NULL; i++) {
         size_t key = i / exchange->spec.n_outs;

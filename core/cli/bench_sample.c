@@ -85,8 +85,17 @@ static kvs_status_t warm_up(bench_call_t call, void *arg, int *ret_n_calls)
     return status;
 }
 
+/* Every rank makes as many calls. */
+static size_t agreed_samples(const bench_t *bench)
+{
+    return bench->quick ? QUICK_MIN_SAMPLES : MIN_SAMPLES;
+}
+
 static int is_enough(const bench_t *bench, size_t n, double elapsed, double seconds)
 {
+    if (bench->n_calls > 0) {
+        return n >= agreed_samples(bench);
+    }
     if (bench->quick) {
         return n >= QUICK_MIN_SAMPLES && elapsed >= QUICK_SECONDS;
     }
@@ -104,6 +113,7 @@ kvs_status_t bench_measure(const bench_t *bench, double seconds, bench_call_t ca
     int n_calls;
     kvs_status_t status = warm_up(call, arg, &n_calls);
 
+    n_calls = bench->n_calls > 0 ? bench->n_calls : n_calls;
     begun = bench_now();
     while (status == KVS_OK && n < MAX_SAMPLES &&
            !is_enough(bench, n, bench_now() - begun, seconds)) {

@@ -21,7 +21,7 @@ typedef struct workload {
 } workload_t;
 
 static const workload_t workloads[] = {
-    {"W1", bench_w1, 1, 0}, {"W2", bench_w2, 0, 0}, {"W3", bench_w3, 1, 0},
+    {"W1", bench_w1, 1, 0}, {"W2", bench_w2, 0, 0}, {"W3", bench_w3, 1, 0}, {"W4", bench_w4, 0, 0},
     {"W6", bench_w6, 1, 1}, {"W7", bench_w7, 1, 0}, {"W8", bench_w8, 0, 0},
 };
 #define N_WORKLOADS (sizeof(workloads) / sizeof(workloads[0]))
@@ -74,14 +74,13 @@ static int asks_for_quick(void)
 /* ---- The command line -------------------------------------------------------------------------- */
 
 /* 0, or the exit status of wrong usage. The workloads are argv[optind] and what follows. */
-static int parse(int argc, char **argv, bench_t *ret_bench, const char **ret_started)
+static int parse(int argc, char **argv, bench_t *ret_bench, const char **ret_started,
+                 const char **ret_rows)
 {
     static const struct option options[] = {
-        {"backend", required_argument, NULL, 'b'},
-        {"json", no_argument, NULL, 'j'},
-        {"pushpull", no_argument, NULL, 'p'},
-        {"started", required_argument, NULL, 's'},
-        {NULL, 0, NULL, 0},
+        {"backend", required_argument, NULL, 'b'}, {"json", no_argument, NULL, 'j'},
+        {"pushpull", no_argument, NULL, 'p'},      {"rows", required_argument, NULL, 'r'},
+        {"started", required_argument, NULL, 's'}, {NULL, 0, NULL, 0},
     };
     int option;
 
@@ -98,6 +97,9 @@ static int parse(int argc, char **argv, bench_t *ret_bench, const char **ret_sta
         case 'p':
             ret_bench->pushpull = 1;
             break;
+        case 'r': /* not for users: W4 starts itself with it */
+            *ret_rows = optarg;
+            break;
         case 's': /* not for users: W8 starts itself with it */
             *ret_started = optarg;
             break;
@@ -107,12 +109,12 @@ static int parse(int argc, char **argv, bench_t *ret_bench, const char **ret_sta
         }
     }
     if (optind == argc) {
-        return cli_usage_error("bench", "name a workload: W1, W2, W3, W6, W7 or W8");
+        return cli_usage_error("bench", "name a workload: W1, W2, W3, W4, W6, W7 or W8");
     }
     for (int i = optind; i < argc; i++) {
         if (find_workload(argv[i]) == NULL) {
             return cli_usage_error(
-                "bench", "no workload \"%s\": there are W1, W2, W3, W6, W7 and W8", argv[i]);
+                "bench", "no workload \"%s\": there are W1, W2, W3, W4, W6, W7 and W8", argv[i]);
         }
     }
     return 0;
@@ -169,14 +171,17 @@ static int run_workloads(bench_t *bench, char **names)
 int cmd_bench(int argc, char **argv)
 {
     bench_t bench = {.backend = "local", .quick = asks_for_quick()};
-    const char *started = NULL;
-    int status = parse(argc, argv, &bench, &started);
+    const char *started = NULL, *rows = NULL;
+    int status = parse(argc, argv, &bench, &started, &rows);
 
     if (status != 0) {
         return status;
     }
     if (started != NULL) {
         return bench_w8_child(&bench, started);
+    }
+    if (rows != NULL) {
+        return bench_w4_worker(&bench, rows);
     }
     choose_threads(argv + optind);
     if (try_backend(bench.backend) != KVS_OK) {
