@@ -7,10 +7,12 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define MAX_BYTES (64 * 1024)
 
@@ -98,7 +100,9 @@ kvs_status_t kvsi_conf_parse(kvsi_arena_t *arena, const char *path, const char *
 
 static kvs_status_t read_file(kvsi_arena_t *arena, const char *path, kvsi_conf_t *conf)
 {
-    FILE *file = fopen(path, "rbe");
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO would wait for a writer */
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "rb");
+    struct stat st;
     char *text;
     size_t n;
     kvs_status_t status;
@@ -107,6 +111,10 @@ static kvs_status_t read_file(kvsi_arena_t *arena, const char *path, kvsi_conf_t
         return errno == ENOENT || errno == ENOTDIR
                    ? KVS_OK
                    : kvs_fail(KVS_ERR_IO, "%s: %s", path, strerror(errno));
+    }
+    if (fstat(fd, &st) != 0 || S_ISFIFO(st.st_mode)) {
+        (void)fclose(file);
+        return kvs_fail(KVS_ERR_IO, "%s: not a regular file", path);
     }
     text = malloc(MAX_BYTES + 1);
     n = text == NULL ? 0 : fread(text, 1, MAX_BYTES + 1, file);

@@ -63,6 +63,10 @@ kvs_status_t kvs_event_test(kvs_event_t *event, int *ret_done)
                         event == NULL ? "the event" : "ret_done");
     }
     *ret_done = atomic_load_explicit(&event->done, memory_order_acquire);
+    if (!*ret_done && kvsi_store_is_foreign(kvsi_op_of(event)->store)) {
+        return kvs_fail(KVS_ERR_STATE, "event_test: the store was created before this process was "
+                                       "forked; its operations go on in the parent");
+    }
     return KVS_OK;
 }
 

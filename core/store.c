@@ -510,8 +510,9 @@ static kvs_status_t operate(kvs_store_t *store, const kvsi_request_t *request)
     if (!has_verb(store, request->verb)) {
         return not_implemented(store, verb);
     }
-    if ((needs_values && request->values == NULL) || (needs_outs && request->outs == NULL) ||
-        (request->verb == KVS_VERB_ROW_SPARSE_PULL && request->row_ids == NULL)) {
+    if (request->n_keys > 0 &&
+        ((needs_values && request->values == NULL) || (needs_outs && request->outs == NULL) ||
+         (request->verb == KVS_VERB_ROW_SPARSE_PULL && request->row_ids == NULL))) {
         return kvs_fail(KVS_ERR_ARGUMENT, "%s: the list of %s is NULL", verb,
                         needs_values && request->values == NULL ? "values"
                         : needs_outs && request->outs == NULL   ? "outs"
@@ -665,10 +666,11 @@ kvs_status_t kvs_store_set_optimizer_attr(kvs_store_t *store, const kvs_param_t 
     if (store->ops->set_optimizer_attr == NULL) {
         return not_implemented(store, "set_optimizer_attr");
     }
-    /* Scalars are taken when a push is issued: between two issues is soon enough. */
-    pthread_mutex_lock(&store->issue_lock);
-    status = store->ops->set_optimizer_attr(store->state, attr);
-    pthread_mutex_unlock(&store->issue_lock);
+    status = begin_change(store, "set_optimizer_attr");
+    if (status == KVS_OK) {
+        status = store->ops->set_optimizer_attr(store->state, attr);
+        end_change(store);
+    }
     return status;
 }
 

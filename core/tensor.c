@@ -158,7 +158,7 @@ static kvs_status_t check_layout(const kvs_tensor_t *tensor, const char *what, s
 static kvs_status_t check_data(const kvs_tensor_t *tensor, const char *what, size_t index,
                                const kvs_key_t *key, const kvsi_size_t *size)
 {
-    uintptr_t address = (uintptr_t)tensor->data + (uintptr_t)tensor->byte_offset;
+    uintptr_t address = 0, end;
 
     if (!is_compact(tensor)) {
         return kvs_fail(KVS_ERR_ARGUMENT,
@@ -172,6 +172,13 @@ static kvs_status_t check_data(const kvs_tensor_t *tensor, const char *what, siz
         return kvs_fail(KVS_ERR_ARGUMENT, "key %s: %s %zu of shape %s has NULL data",
                         KVSI_KEY_TEXT(key), what, index,
                         KVSI_SHAPE_TEXT(tensor->shape, tensor->ndim));
+    }
+    if (size->n_elems > 0 &&
+        (__builtin_add_overflow((uintptr_t)tensor->data, tensor->byte_offset, &address) ||
+         __builtin_add_overflow(address, (uintptr_t)size->n_bytes, &end))) {
+        return kvs_fail(KVS_ERR_ARGUMENT,
+                        "key %s: %s %zu with byte_offset %llu lies beyond the address space",
+                        KVSI_KEY_TEXT(key), what, index, (unsigned long long)tensor->byte_offset);
     }
     if (size->n_elems > 0 && address % (tensor->dtype.bits / 8) != 0) {
         return kvs_fail(KVS_ERR_ARGUMENT,

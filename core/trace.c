@@ -4,6 +4,7 @@
 #include "trace.h"
 
 #include "futex.h"
+#include "log.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,6 +26,17 @@ static char buffer[BUFFER_BYTES];
 static size_t used;
 static pid_t owner; /* a forked child must not write into its parent's file */
 
+/* A full disk costs the trace, not the training; said once. */
+static void tell_failure(int error)
+{
+    static bool told;
+
+    if (!told) {
+        told = true;
+        kvsi_log(KVS_LOG_ERROR, "trace", "the trace file is cut: %s", strerror(error));
+    }
+}
+
 static void flush_locked(void)
 {
     size_t written = 0;
@@ -38,7 +50,8 @@ static void flush_locked(void)
         ssize_t n = pwrite(fd, buffer + written, used + 3 - written, end + (off_t)written);
 
         if (n < 0 && errno != EINTR) {
-            break; /* a full disk costs the trace, not the training */
+            tell_failure(errno);
+            break;
         }
         written += n > 0 ? (size_t)n : 0;
     }
@@ -55,7 +68,7 @@ kvs_status_t kvsi_trace_open(const char *path)
     }
     pthread_mutex_lock(&lock);
     if (fd < 0) {
-        fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+        fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0644);
         if (fd < 0) {
             status = kvs_fail(KVS_ERR_IO, "trace: %s: %s", path, strerror(errno));
         } else {

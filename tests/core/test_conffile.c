@@ -5,6 +5,7 @@
 #include "conffile.h"
 
 #include <stdlib.h>
+#include <sys/stat.h>
 
 static kvs_status_t parse(kvsi_arena_t *arena, const char *text, kvsi_conf_t *conf)
 {
@@ -90,6 +91,23 @@ static void the_users_file_is_found_by_its_variable(void)
     kvsi_arena_release(&arena);
 }
 
+static void a_fifo_is_refused_and_not_waited_for(void)
+{
+    const char *dir = kt_temp_dir();
+    char path[1024];
+    kvs_option_t trace = {"trace", path};
+    kvs_store_t *store;
+
+    kt_write_file(dir, "kvstore/other", "");
+    snprintf(path, sizeof(path), "%s/kvstore/kvstore.conf", dir);
+    KT_INT(mkfifo(path, 0644), 0);
+    setenv("XDG_CONFIG_HOME", dir, 1);
+    KT_FAIL(kvs_store_create("local", NULL, 0, &store), KVS_ERR_IO,
+            "kvstore.conf: not a regular file");
+    setenv("XDG_CONFIG_HOME", kt_temp_dir(), 1);
+    KT_FAIL(kvs_store_create("local", &trace, 1, &store), KVS_ERR_IO, path);
+}
+
 static void a_store_takes_its_settings_from_the_file(void)
 {
     const char *dir = kt_temp_dir();
@@ -121,6 +139,7 @@ static const kt_test_t tests[] = {
     KT_TEST(what_is_no_entry_is_refused_with_its_place),
     KT_TEST(nul_bytes_and_large_files_are_refused),
     KT_TEST(the_users_file_is_found_by_its_variable),
+    KT_TEST(a_fifo_is_refused_and_not_waited_for),
     KT_TEST(a_store_takes_its_settings_from_the_file),
 };
 KT_MAIN("conffile", tests)

@@ -119,7 +119,7 @@ static int use_event(void *arg)
         is_refused(kvs_event_wait(event, -1)),
         is_refused(kvs_event_wait(event, 0)),
         is_refused(kvs_event_on_complete(event, ignore_completion, NULL)),
-        kvs_event_test(event, &done) == KVS_OK && done == 0,
+        is_refused(kvs_event_test(event, &done)),
     };
 
     kvs_event_free(event);

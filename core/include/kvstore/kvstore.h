@@ -310,8 +310,10 @@ KVS_API kvs_status_t kvs_store_row_sparse_pull(kvs_store_t *store, const kvs_key
  * error that was not delivered yet. */
 KVS_API kvs_status_t kvs_store_wait_all(kvs_store_t *store, int64_t timeout_ms);
 
-/* Wake every waiter of the store with ERR_CANCELLED; operations issued later fail with it too. Safe in a signal handler
- * and while other threads wait. The store can then only be closed. */
+/* Wake every waiter of the store with ERR_CANCELLED, close included; operations issued later fail with it too. Safe in a
+ * signal handler and while other threads wait. The store can then only be closed. What runs already goes on, on other
+ * threads and also past close: its arrays and the updater must stay until its event is done (kvs_event_test, which may
+ * be asked after close as well). */
 KVS_API void kvs_store_cancel(kvs_store_t *store);
 
 /* ---- Updaters, optimizers, compression --------------------------------------------------------------------- */
