@@ -198,7 +198,7 @@ static net_record_t *new_record(net_lane_t *lane, const kvs_net_send_t *send)
     if (n_inline > 0) {
         memcpy(record->frame + n_frame - n_inline, send->body, n_inline);
     }
-    if (copy) {
+    if (copy && send->n_body_bytes > 0) {
         memcpy(record->frame + n_frame, send->body, send->n_body_bytes);
     }
     record->n_frame = n_frame;
