@@ -19,7 +19,7 @@ static kvs_status_t list_items(kvs_hoststore_t *host, kvs_opt_item_t **ret_items
     items = malloc((n + 1) * sizeof(*items));
     n = 0;
     for (kvs_hoststore_key_t *key = host->keys; key != NULL && items != NULL; key = key->next) {
-        items[n++] = (kvs_opt_item_t){key->entry, &key->opt};
+        items[n++] = (kvs_opt_item_t){key->entry, &key->opt, &key->residuals};
     }
     pthread_mutex_unlock(&host->lock);
     if (items == NULL) {

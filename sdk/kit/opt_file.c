@@ -6,11 +6,13 @@
 #include "opt_keymap.h"
 #include "opt_notes.h"
 #include "opt_states.h"
+#include "residuals.h"
 #include "shape.h"
 #include "statefile.h"
 
 #include <kvstore/kit.h>
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +20,53 @@
 static kvs_key_t key_of(const kvs_key_entry_t *entry)
 {
     return (kvs_key_t){entry->name, entry->number};
+}
+
+/* ---- What there is of a key ------------------------------------------------------------------------ */
+
+/* A tensor's part of the name before the slash, and its data. */
+typedef struct part {
+    char name[KVS_OPT_STATE_NAME_BYTES];
+    int dtype, per_row;
+    int64_t n_elems;
+    const void *data;
+} part_t;
+
+static size_t n_residuals_of(const kvs_opt_item_t *item)
+{
+    return item->residuals != NULL ? item->residuals->n : 0;
+}
+
+static size_t n_parts(const kvs_opt_item_t *item)
+{
+    return kvs_opt_n_states(item->state) + n_residuals_of(item);
+}
+
+static void name_residual(size_t place, char name[KVS_OPT_STATE_NAME_BYTES])
+{
+    snprintf(name, KVS_OPT_STATE_NAME_BYTES, "residual%zu", place);
+}
+
+/* States first, then residuals. */
+static part_t part_at(const kvs_opt_item_t *item, size_t index)
+{
+    size_t n_states = kvs_opt_n_states(item->state);
+    part_t part = {.dtype = KVS_DTYPE_float32};
+
+    if (index < n_states) {
+        kvs_opt_state_t state = kvs_opt_state_at(item->state, index);
+
+        snprintf(part.name, sizeof(part.name), "%s", state.name);
+        part.dtype = state.dtype;
+        part.per_row = state.per_row;
+        part.n_elems = state.n_elems;
+        part.data = state.data;
+    } else {
+        name_residual(index - n_states, part.name);
+        part.n_elems = item->residuals->n_elems;
+        part.data = kvs_residuals_at(item->residuals, index - n_states);
+    }
+    return part;
 }
 
 /* ---- Saving -------------------------------------------------------------------------------------- */
@@ -36,7 +85,7 @@ typedef struct save {
 
 static int has_something(const kvs_opt_item_t *item, int dump_optimizer)
 {
-    return kvs_opt_n_states(item->state) > 0 || (dump_optimizer && item->state->n_updates > 0);
+    return n_parts(item) > 0 || (dump_optimizer && item->state->n_updates > 0);
 }
 
 static kvs_status_t choose_items(save_t *save, const kvs_opt_item_t *items, size_t n_items,
@@ -68,13 +117,13 @@ static kvs_status_t make_tables(save_t *save)
     size_t n_tensors = 0;
 
     for (size_t i = 0; i < save->n_items; i++) {
-        size_t n = kvs_opt_n_states(save->items[i].state);
+        size_t n = n_parts(&save->items[i]);
 
         n_tensors += n;
         for (size_t j = 0; j < n; j++) {
-            kvs_opt_state_t state = kvs_opt_state_at(save->items[i].state, j);
+            part_t part = part_at(&save->items[i], j);
 
-            save->n_name_bytes += name_tensor(state.name, save->items[i].key, NULL, 0);
+            save->n_name_bytes += name_tensor(part.name, save->items[i].key, NULL, 0);
         }
     }
     save->tensors = calloc(n_tensors + 1, sizeof(*save->tensors));
@@ -94,23 +143,23 @@ static void list_tensors(save_t *save)
     for (size_t i = 0; i < save->n_items; i++) {
         const kvs_opt_item_t *item = &save->items[i];
 
-        for (size_t j = 0; j < kvs_opt_n_states(item->state); j++) {
-            kvs_opt_state_t state = kvs_opt_state_at(item->state, j);
+        for (size_t j = 0; j < n_parts(item); j++) {
+            part_t part = part_at(item, j);
             kvs_statefile_tensor_t *tensor = &save->tensors[save->n_tensors];
             int64_t *column = &save->columns[2 * save->n_tensors];
 
             *tensor = (kvs_statefile_tensor_t){.name = name,
-                                               .dtype = state.dtype,
+                                               .dtype = part.dtype,
                                                .ndim = item->key->ndim,
                                                .shape = item->key->shape,
-                                               .data = state.data};
-            if (state.per_row) {
-                column[0] = state.n_elems;
+                                               .data = part.data};
+            if (part.per_row) {
+                column[0] = part.n_elems;
                 column[1] = 1;
                 tensor->ndim = 2;
                 tensor->shape = column;
             }
-            name += name_tensor(state.name, item->key, name, (size_t)(end - name));
+            name += name_tensor(part.name, item->key, name, (size_t)(end - name));
             save->n_tensors++;
         }
     }
@@ -205,8 +254,9 @@ typedef struct load {
     kvs_opt_t *opt; /* to which the states will belong */
     kvs_opt_item_t *items;
     size_t n_items;
-    kvs_opt_key_t *loaded; /* one for each item: what takes the place of its state */
-    char *used;            /* of each tensor: it is some key's state */
+    kvs_opt_key_t *loaded;      /* one for each item: what takes the place of its state */
+    kvs_residuals_t *residuals; /* likewise */
+    char *used;                 /* of each tensor: it is some key's state */
 } load_t;
 
 static int by_key(const void *a, const void *b)
@@ -350,6 +400,51 @@ static kvs_status_t load_states(load_t *load, const kvs_key_entry_t *key, kvs_op
     return status;
 }
 
+/* Read one residual. What is not finite would never leave it again. */
+static kvs_status_t load_residual(const load_t *load, const kvs_statefile_tensor_t *tensor,
+                                  const kvs_key_entry_t *key, size_t place, kvs_residuals_t *loaded)
+{
+    kvs_status_t status = kvs_residuals_reserve(loaded, key->n_elems, place + 1);
+
+    if (status != KVS_OK) {
+        return kvs_fail_context(status, "%s", load->file->path);
+    }
+    float *residual = loaded->items[place].data;
+
+    status = kvs_statefile_read(&load->file->tensors, tensor, residual);
+    for (int64_t i = 0; i < key->n_elems && status == KVS_OK; i++) {
+        if (!isfinite(residual[i])) {
+            status = kvs_statefile_fail(&load->file->tensors,
+                                        "element %lld of tensor '%.80s' is not finite",
+                                        (long long)i, tensor->name);
+        }
+    }
+    return status;
+}
+
+/* All of one key, from the first place on, if there is room for them here. */
+static kvs_status_t load_residuals(load_t *load, const kvs_opt_item_t *item,
+                                   kvs_residuals_t *loaded)
+{
+    kvs_status_t status = KVS_OK;
+
+    for (size_t place = 0; status == KVS_OK; place++) {
+        char name[KVS_OPT_STATE_NAME_BYTES];
+
+        name_residual(place, name);
+        const kvs_statefile_tensor_t *tensor = find_tensor(load, name, item->key);
+
+        if (tensor == NULL) {
+            break;
+        }
+        status = check_tensor(load, tensor, item->key, 0, KVS_DTYPE_float32);
+        if (status == KVS_OK && item->residuals != NULL) {
+            status = load_residual(load, tensor, item->key, place, loaded);
+        }
+    }
+    return status;
+}
+
 static kvs_status_t load_count(const load_t *load, const kvs_opt_noted_key_t *noted,
                                kvs_opt_key_t *loaded)
 {
@@ -393,6 +488,9 @@ static kvs_status_t load_key(load_t *load, const kvs_opt_noted_key_t *noted)
     status = check_layout(load, noted, item->key);
     if (status == KVS_OK) {
         status = load_states(load, item->key, loaded);
+    }
+    if (status == KVS_OK) {
+        status = load_residuals(load, item, &load->residuals[item - load->items]);
     }
     return status == KVS_OK ? load_count(load, noted, loaded) : status;
 }
@@ -467,6 +565,11 @@ static void commit(load_t *load, kvs_opt_t **io_opt)
         *state = load->loaded[i];
         state->n_updates = n_updates;
         load->loaded[i] = (kvs_opt_key_t){0};
+        if (load->items[i].residuals != NULL) {
+            kvs_residuals_release(load->items[i].residuals);
+            *load->items[i].residuals = load->residuals[i];
+            load->residuals[i] = (kvs_residuals_t){0};
+        }
     }
     if (load->opt != *io_opt) {
         kvs_opt_free(*io_opt);
@@ -479,8 +582,9 @@ static kvs_status_t run_load(load_t *load, kvs_opt_t **io_opt)
     kvs_status_t status;
 
     load->loaded = calloc(load->n_items + 1, sizeof(*load->loaded));
+    load->residuals = calloc(load->n_items + 1, sizeof(*load->residuals));
     load->used = calloc(load->file->tensors.n_tensors + 1, 1);
-    if (load->loaded == NULL || load->used == NULL) {
+    if (load->loaded == NULL || load->residuals == NULL || load->used == NULL) {
         return kvs_fail(KVS_ERR_NO_MEMORY, "%s: no memory to read it", load->file->path);
     }
     status = choose_optimizer(load, *io_opt);
@@ -508,7 +612,11 @@ kvs_status_t kvs_opt_file_load(const kvs_opt_file_t *file, kvs_opt_t **io_opt,
     for (size_t i = 0; load.loaded != NULL && i < n_items; i++) {
         kvs_opt_key_release(&load.loaded[i]);
     }
+    for (size_t i = 0; load.residuals != NULL && i < n_items; i++) {
+        kvs_residuals_release(&load.residuals[i]);
+    }
     free(load.loaded);
+    free(load.residuals);
     free(load.used);
     return status;
 }

@@ -304,7 +304,7 @@ static kvs_status_t worker_save_states(void *optimizer, const char *path, int du
         return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for a list of the keys");
     }
     for (size_t i = 0; i < worker->n_keys; i++) {
-        items[i] = (kvs_opt_item_t){&worker->keys[i]->entry, &worker->keys[i]->state};
+        items[i] = (kvs_opt_item_t){&worker->keys[i]->entry, &worker->keys[i]->state, NULL};
     }
     status = kvs_opt_save(worker->opt, items, worker->n_keys, path, dump_optimizer);
     free(items);
@@ -341,7 +341,7 @@ static kvs_status_t load_into(worker_t *worker, const kvs_opt_file_t *file, work
     for (size_t i = 0; i < worker->n_keys + n_missing; i++) {
         worker_key_t *key = i < worker->n_keys ? worker->keys[i] : missing[i - worker->n_keys];
 
-        items[n++] = (kvs_opt_item_t){&key->entry, &key->state};
+        items[n++] = (kvs_opt_item_t){&key->entry, &key->state, NULL};
     }
     status = kvs_opt_file_load(file, &worker->opt, items, n);
     for (size_t i = 0; i < n_missing && status == KVS_OK; i++) {

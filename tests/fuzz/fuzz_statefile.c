@@ -137,6 +137,7 @@ static void load_into_keys(const char *path)
     kvs_optimizer_spec_t spec = adam();
     kvs_key_entry_t keys[N_KEYS];
     kvs_opt_key_t states[N_KEYS] = {{0}};
+    kvs_residuals_t residuals[N_KEYS] = {{0}};
     kvs_opt_item_t items[N_KEYS];
     kvs_opt_t *opt, *before;
     kvs_opt_file_t *file = NULL;
@@ -153,7 +154,7 @@ static void load_into_keys(const char *path)
                                     .ndim = i == 0 ? 2 : 1,
                                     .shape = shapes[i],
                                     .n_elems = n_elems[i]};
-        items[i] = (kvs_opt_item_t){&keys[i], &states[i]};
+        items[i] = (kvs_opt_item_t){&keys[i], &states[i], &residuals[i]};
         require(kvs_opt_begin(opt, &states[i], &keys[i], weight) == KVS_OK);
         require(kvs_opt_issue(opt, &states[i], &keys[i], &update) == KVS_OK);
     }
@@ -161,12 +162,13 @@ static void load_into_keys(const char *path)
     mean = kvs_opt_state_at(&states[0], 0).data;
     if (kvs_opt_file_open(path, &file) == KVS_OK &&
         kvs_opt_file_load(file, &opt, items, N_KEYS) != KVS_OK) {
-        require(opt == before && states[0].n_updates == 1);
+        require(opt == before && states[0].n_updates == 1 && residuals[0].n == 0);
         require(kvs_opt_n_states(&states[0]) == 2 && kvs_opt_state_at(&states[0], 0).data == mean);
     }
     kvs_opt_file_close(file);
     for (int i = 0; i < N_KEYS; i++) {
         kvs_opt_key_release(&states[i]);
+        kvs_residuals_release(&residuals[i]);
     }
     kvs_opt_free(opt);
 }

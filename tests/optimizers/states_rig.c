@@ -51,6 +51,7 @@ void states_rig_release(states_rig_t *rig)
 {
     for (size_t i = 0; i < rig->n_keys; i++) {
         rig_key_release(&rig->keys[i]);
+        kvs_residuals_release(&rig->residuals[i]);
     }
     kvs_opt_free(rig->opt);
     rig->opt = NULL;
@@ -75,7 +76,7 @@ static size_t list_items(states_rig_t *rig, kvs_opt_item_t items[STATES_MAX_KEYS
 {
     for (size_t i = 0; i < rig->n_keys; i++) {
         rig->keys[i].entry.shape = rig->keys[i].shape; /* the rig may have been copied */
-        items[i] = (kvs_opt_item_t){&rig->keys[i].entry, &rig->keys[i].state};
+        items[i] = (kvs_opt_item_t){&rig->keys[i].entry, &rig->keys[i].state, &rig->residuals[i]};
     }
     return rig->n_keys;
 }
@@ -129,6 +130,10 @@ uint64_t states_rig_digest(const states_rig_t *rig)
 
             digest(&result, state.name, strlen(state.name));
             digest(&result, state.data, (size_t)state.n_elems * kvs_dtype_bytes(state.dtype));
+        }
+        for (size_t j = 0; j < rig->residuals[i].n; j++) {
+            digest(&result, kvs_residuals_at(&rig->residuals[i], j),
+                   (size_t)key->entry.n_elems * sizeof(float));
         }
     }
     return result;

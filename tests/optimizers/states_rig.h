@@ -14,6 +14,7 @@
 typedef struct states_rig {
     kvs_opt_t *opt;
     rig_key_t keys[STATES_MAX_KEYS];
+    kvs_residuals_t residuals[STATES_MAX_KEYS]; /* of the keys; at first none */
     size_t n_keys;
 } states_rig_t;
 

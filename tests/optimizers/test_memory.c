@@ -134,12 +134,15 @@ static void saving_and_loading_survive(void)
     bytes_t old = {(char[]){'o', 'l', 'd'}, 3};
 
     states_rig_update(&f.rig, 2);
+    KT_OK(kvs_residuals_set(&f.rig.residuals[0], 12, 1, (float[12]){0}));
+    KT_OK(kvs_residuals_set(&other.rig.residuals[0], 12, 0, (float[12]){1}));
     bytes_write(f.path, &old);
     KT_TRUE(kt_fail_each_alloc(save, check_save, &f) >= 10);
     states_rig_update(&other.rig, 1);
     other.digest = states_rig_digest(&other.rig);
     KT_TRUE(kt_fail_each_alloc(load, check_load, &other) >= 30);
     KT_STR(kvs_opt_name(other.rig.opt), "lamb");
+    KT_INT(other.rig.residuals[0].n, 2);
     states_rig_release(&f.rig);
     states_rig_release(&other.rig);
 }
