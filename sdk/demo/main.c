@@ -7,6 +7,7 @@
 #include "job.h"
 #include "options.h"
 #include "sha256.h"
+#include "sparse.h"
 #include "team.h"
 #include "trainer.h"
 
@@ -342,13 +343,19 @@ int main(int argc, char **argv)
         (void)job_start(&options, argc, argv); /* comes back only if it failed */
         return fail(1, "");
     }
-    if (run_all(&options, &run) != KVS_OK) {
-        fail(1, "");
-        (void)release_run(&run); /* the first error is told */
-        return 1;
-    }
-    if (release_run(&run) != KVS_OK) {
-        return fail(1, "");
+    if (options.task == TASK_SPARSE) {
+        if (sparse_run(&options) != KVS_OK) {
+            return fail(1, "");
+        }
+    } else {
+        if (run_all(&options, &run) != KVS_OK) {
+            fail(1, "");
+            (void)release_run(&run); /* the first error is told */
+            return 1;
+        }
+        if (release_run(&run) != KVS_OK) {
+            return fail(1, "");
+        }
     }
     if (fflush(stdout) != 0 || ferror(stdout)) {
         fprintf(stderr, "kvstore-demo: standard output cannot be written\n");

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define DEFAULT_DATA_DIR "/usr/share/datasets/fashion-mnist" /* Debian: dataset-fashion-mnist */
+#define DEFAULT_TEXT_DIR "/usr/share/games/fortunes"         /* Debian: fortunes */
 
 /* By trying: with 1 to 4, and 2 or 4 devices, 2bit trains as well as none. */
 #define DEFAULT_THRESHOLD 2
@@ -23,6 +24,10 @@ typedef struct row {
 } row_t;
 
 static const row_t rows[] = {
+    {0, "task", "NAME",
+     "images: of clothes (default); sparse: the categories of texts, by a row-sparse weight; takes "
+     "--backend, --epochs and --data only",
+     TEXT, offsetof(options_t, task_name), 0, 0},
     {0, "backend", "NAME", "the store to train with (default local)", TEXT,
      offsetof(options_t, backend), 0, 0},
     {0, "devices", "K",
@@ -35,7 +40,7 @@ static const row_t rows[] = {
      COUNT, offsetof(options_t, n_workers), 1, 64},
     {'s', "servers", "M", "with -w: start M servers (default 1)", COUNT,
      offsetof(options_t, n_servers), 0, 64},
-    {0, "epochs", "N", "passes over the training images (default 12)", COUNT,
+    {0, "epochs", "N", "passes over the training set (default 12)", COUNT,
      offsetof(options_t, n_epochs), 1, 1000},
     {0, "threads", "N", "threads that compute (default: one a device, at most one a core)", COUNT,
      offsetof(options_t, n_threads), 1, 64},
@@ -66,8 +71,9 @@ static const row_t rows[] = {
     {0, "threshold", "T", "with --compression: its threshold (default 2)", NUMBER,
      offsetof(options_t, threshold), 0, 0},
     {0, "data", "DIR",
-     "where the files of Fashion-MNIST lie, packed or not (default " DEFAULT_DATA_DIR ")", TEXT,
-     offsetof(options_t, data_dir), 0, 0},
+     "where the files of Fashion-MNIST lie, packed or not (default " DEFAULT_DATA_DIR
+     "); --task sparse: where the texts lie (default " DEFAULT_TEXT_DIR ")",
+     TEXT, offsetof(options_t, data_dir), 0, 0},
     {0, "out", "DIR", "where the pictures go (default: demo in the build tree)", TEXT,
      offsetof(options_t, out_dir), 0, 0},
     {0, "help", NULL, "print this", FLAG, offsetof(options_t, help), 0, 0},
@@ -175,6 +181,28 @@ static kvs_status_t take_flag(const row_t *row, const char *arg, options_t *opti
     return KVS_OK;
 }
 
+static kvs_status_t choose_task(options_t *options)
+{
+    if (strcmp(options->task_name, "sparse") == 0) {
+        options->task = TASK_SPARSE;
+    } else if (strcmp(options->task_name, "images") != 0) {
+        return kvs_fail(KVS_ERR_ARGUMENT, "--task takes images or sparse, not \"%s\"",
+                        options->task_name);
+    }
+    if (options->task == TASK_SPARSE &&
+        (options->n_workers > 0 || options->n_devices > 0 || options->n_threads > 0 ||
+         options->compression != NULL || options->optimizer != NULL || options->rate != 0 ||
+         options->schedule != NULL || options->update != NULL || options->save_dir != NULL ||
+         options->resume_dir != NULL)) {
+        return kvs_fail(KVS_ERR_ARGUMENT,
+                        "--task sparse takes --backend, --epochs and --data only");
+    }
+    if (options->data_dir == NULL) {
+        options->data_dir = options->task == TASK_SPARSE ? DEFAULT_TEXT_DIR : DEFAULT_DATA_DIR;
+    }
+    return KVS_OK;
+}
+
 /* What is legal by itself, but not beside the others. */
 static kvs_status_t check_together(const options_t *options)
 {
@@ -206,7 +234,7 @@ kvs_status_t options_parse(int argc, char **argv, const char *out_dir, options_t
                          .n_servers = 1,
                          .n_epochs = 12,
                          .threshold = DEFAULT_THRESHOLD,
-                         .data_dir = DEFAULT_DATA_DIR,
+                         .task_name = "images",
                          .out_dir = out_dir};
 
     for (int i = 1; i < argc && !options.help; i++) {
@@ -225,6 +253,13 @@ kvs_status_t options_parse(int argc, char **argv, const char *out_dir, options_t
                 status = take_value(row, value, &options);
             }
         }
+        if (status != KVS_OK) {
+            return status;
+        }
+    }
+    if (!options.help) {
+        kvs_status_t status = choose_task(&options);
+
         if (status != KVS_OK) {
             return status;
         }

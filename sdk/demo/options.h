@@ -8,6 +8,8 @@
 
 #include <stdio.h>
 
+typedef enum task { TASK_IMAGES, TASK_SPARSE } task_t;
+
 typedef struct options {
     const char *backend;
     size_t n_devices; /* of each worker */
@@ -24,6 +26,8 @@ typedef struct options {
     const char *resume_dir;   /* NULL: from the beginning */
     const char *compression;  /* a compressor's name, or NULL */
     double threshold;         /* its parameter */
+    const char *task_name;    /* as given, of `task` */
+    task_t task;
     const char *data_dir;
     const char *out_dir;
     int help; /* 1: asked for; nothing else was looked at after it */

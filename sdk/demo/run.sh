@@ -45,7 +45,8 @@ find_missing() {
     need_package libzmq3-dev
     need_package libzmq3-dev
     case " $* " in
-    *" --data"*) ;; # the user has the images elsewhere
+    *" --data"*) ;; # the user has the images or texts elsewhere
+    *" --task sparse "* | *" --task=sparse "*) need_package fortunes ;;
     *) need_package dataset-fashion-mnist ;;
     esac
 }
