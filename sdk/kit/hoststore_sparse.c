@@ -7,7 +7,7 @@
 #include "hoststore_update.h"
 #include "pieces.h"
 #include "rowset.h"
-#include "rowsparse.h"
+#include "rowunion.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -230,10 +230,7 @@ static void step_rows(void *arg, int64_t begin, int64_t end)
     for (int64_t at = begin; at < end; at += n_block) {
         int64_t n = end - at < n_block ? end - at : n_block;
 
-        for (int64_t i = 0; i < n; i++) {
-            kvs_row_union_part(job->rows, at + i, 0, job->rows->row_elems,
-                               block + (size_t)i * job->row_bytes);
-        }
+        kvs_row_union_sum_range(job->rows, at, at + n, block);
         step_packed(job, at, at + n, block);
     }
 }

@@ -482,6 +482,9 @@ void kvs_opt_step_rows(const kvs_opt_t *opt, const kvs_opt_update_t *update,
     int by_rows = has_rows(opt->kind);
     int64_t n_run;
 
+    for (int64_t i = 0; i < n && i < KVS_ROWS_AHEAD; i++) {
+        prefetch_row(&work, weight, ids[i]);
+    }
     for (int64_t i = 0; i < n && row_elems > 0; i += n_run) {
         n_run = by_rows ? 1 : n_neighbours(n - i, ids + i);
         if (i + KVS_ROWS_AHEAD < n) {

@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-enum { MAX_VALUES = 5 };
+enum { MAX_VALUES = 10 };
 
 /* Elements are small whole numbers, so that sums are exact in every dtype. */
 static void set_element(int dtype, void *data, int64_t i, int64_t value)
@@ -209,6 +209,24 @@ static void values_of_every_dtype_and_width_are_united(void)
         for (size_t i = 0; i < sizeof(widths) / sizeof(widths[0]); i++) {
             check_values_of(dtype, widths[i]);
         }
+    }
+}
+
+/* Few are merged, many are sorted. */
+static void any_number_of_values_whose_ids_ascend_are_united(void)
+{
+    static const int64_t ids[5][4] = {{1, 1, 4, 9}, {0, 4, 4, 9}, {4}, {0, 1, 2, 3}, {9, 9, 9, 9}};
+    static const int64_t n[5] = {4, 4, 1, 4, 4};
+
+    for (int dtype = 0; dtype < KVS_N_DTYPES; dtype++) {
+        sparse_t s;
+
+        sparse_begin(&s, dtype, 10, 3);
+        for (int v = 0; v < MAX_VALUES; v++) {
+            sparse_add(&s, v == 7 ? 0 : n[v % 5], ids[v % 5], v);
+            check_union(&s);
+        }
+        sparse_end(&s);
     }
 }
 
@@ -498,6 +516,7 @@ static void impossible_lists_of_ids_are_errors(void)
 
 static const kt_test_t tests[] = {
     KT_TEST(values_of_every_dtype_and_width_are_united),
+    KT_TEST(any_number_of_values_whose_ids_ascend_are_united),
     KT_TEST(one_value_whose_ids_ascend_is_not_copied),
     KT_TEST(values_without_rows_have_an_empty_union),
     KT_TEST(ids_outside_the_shape_are_an_error),
