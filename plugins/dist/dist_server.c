@@ -522,7 +522,6 @@ static void on_event(void *arg, const kvs_net_event_t *event)
         close_depot(server, event->store);
         break;
     case KVS_NET_EVENT_LEFT:
-    case KVS_NET_EVENT_DEAD:
         if (event->peer != NULL && event->peer->role == KVS_NET_WORKER) {
             lose_worker(server, event->peer, event->text);
         }
@@ -530,7 +529,9 @@ static void on_event(void *arg, const kvs_net_event_t *event)
     case KVS_NET_EVENT_ENDED:
         end(server, event->status, event->text);
         break;
-    default: /* answers never wait for room, and errors are the workers' to tell */
+    default:
+        /* Answers never wait for room, errors are the workers' to tell, and of deaths each of them is told
+         * by the scheduler: then nothing works any more. */
         break;
     }
 }
