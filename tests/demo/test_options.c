@@ -21,6 +21,10 @@ static void without_options_there_are_defaults(void)
     KT_STR(options.out_dir, "default-out");
     KT_TRUE(options.compression == NULL);
     KT_REAL(options.threshold, 2);
+    KT_TRUE(options.optimizer == NULL && options.schedule == NULL && options.update == NULL);
+    KT_TRUE(options.save_dir == NULL && options.resume_dir == NULL);
+    KT_REAL(options.rate, 0);
+    KT_INT(options.n_schedule_epochs, 0);
     KT_INT(options.help, 0);
 }
 
@@ -77,6 +81,41 @@ static void a_threshold_is_any_number(void)
     }
 }
 
+static void an_optimizer_is_as_given(void)
+{
+    options_t options;
+
+    KT_OK(PARSE(&options, "--optimizer", "adam", "--lr=0.25", "--lr-scheduler", "cosine",
+                "--lr-epochs", "7", "--update=worker", "--save", "s"));
+    KT_STR(options.optimizer, "adam");
+    KT_REAL(options.rate, 0.25);
+    KT_STR(options.schedule, "cosine");
+    KT_INT(options.n_schedule_epochs, 7);
+    KT_STR(options.update, "worker");
+    KT_STR(options.save_dir, "s");
+    KT_FAIL(PARSE(&options, "--lr", "-0.5"), KVS_ERR_ARGUMENT,
+            "--lr takes a number above 0, not -0.5");
+    KT_FAIL(PARSE(&options, "--lr-epochs", "0"), KVS_ERR_ARGUMENT,
+            "--lr-epochs takes a number from 1 to 1000");
+    KT_FAIL(PARSE(&options, "--update", "server"), KVS_ERR_ARGUMENT,
+            "--update takes store or worker, not \"server\"");
+}
+
+static void a_resumed_run_has_the_saved_optimizer(void)
+{
+    options_t options;
+
+    KT_OK(PARSE(&options, "--resume", "r", "--save", "s", "--update", "store"));
+    KT_STR(options.resume_dir, "r");
+    KT_FAIL(PARSE(&options, "--resume", "r", "--optimizer", "sgd"), KVS_ERR_ARGUMENT,
+            "leave --optimizer out");
+    KT_FAIL(PARSE(&options, "--lr", "1", "--resume", "r"), KVS_ERR_ARGUMENT, "leave --lr out");
+    KT_FAIL(PARSE(&options, "--resume", "r", "--lr-scheduler", "poly"), KVS_ERR_ARGUMENT,
+            "leave --lr-scheduler out");
+    KT_FAIL(PARSE(&options, "--resume", "r", "--lr-epochs", "2"), KVS_ERR_ARGUMENT,
+            "leave --lr-epochs out");
+}
+
 static void the_last_of_equal_options_counts(void)
 {
     options_t options;
@@ -131,6 +170,8 @@ static const kt_test_t tests[] = {
     KT_TEST(some_options_have_a_letter),
     KT_TEST(workers_have_one_device_each_unless_told),
     KT_TEST(a_threshold_is_any_number),
+    KT_TEST(an_optimizer_is_as_given),
+    KT_TEST(a_resumed_run_has_the_saved_optimizer),
     KT_TEST(the_last_of_equal_options_counts),
     KT_TEST(help_is_noticed_before_later_mistakes),
     KT_TEST(an_unknown_option_is_named),
