@@ -180,7 +180,9 @@ kvs_status_t dist_worker_close(dist_worker_t *worker, int64_t timeout_ms)
 {
     kvs_status_t status;
 
-    dist_worker_say_closed(worker);
+    if (worker->failure == KVS_OK) { /* else the others have failed too, and tell why */
+        dist_worker_say_closed(worker);
+    }
     status = kvs_net_store_close(worker->net, dist_net_timeout(timeout_ms));
     wait_for_callbacks(worker);
     free_worker(worker);

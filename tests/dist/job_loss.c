@@ -9,53 +9,53 @@
 
 #define LOST_MS 10000 /* far more than the second that it takes */
 
-/* What waits and what follows fail, naming `who`. */
+/* What waits, a push that the other rank does not join, and what follows fail, naming `who`. */
 static void want_lost(const job_t *job, kvs_event_t *waiting, const char *who)
 {
     vec_t out = VEC(0);
 
-    if (waiting != NULL) {
-        KT_FAIL(kvs_event_wait(waiting, LOST_MS), KVS_ERR_PEER, who);
-        kvs_event_free(waiting);
-    }
+    KT_FAIL(kvs_event_wait(waiting, LOST_MS), KVS_ERR_PEER, who);
+    kvs_event_free(waiting);
     KT_FAIL(job_pull(job, kvs_key_int(1), &out), KVS_ERR_PEER, who);
     KT_FAIL(job_push(job, kvs_key_int(1), VEC(1)), KVS_ERR_PEER, who);
     KT_FAIL(kvs_store_barrier(job->store), KVS_ERR_PEER, who);
 }
 
-static void a_killed_worker_is_named(void)
+static job_t begin(void)
 {
     job_t job = job_open(NULL, 0);
-    vec_t value = VEC(1), out = VEC(0);
 
+    KT_OK(job_init(&job, kvs_key_int(0), VEC(0)));
     KT_OK(job_init(&job, kvs_key_int(1), VEC(0)));
     job_meet(&job);
+    return job;
+}
+
+static void a_killed_worker_is_named(void)
+{
+    job_t job = begin();
+    vec_t value = VEC(1), out = VEC(0);
+
     if (job.rank == 1) {
         kill(getpid(), SIGKILL);
     }
-    want_lost(&job, job_begin_pushpull(&job, kvs_key_int(1), &value, &out), "worker 1 (host ");
+    want_lost(&job, job_begin_pushpull(&job, kvs_key_int(0), &value, &out), "worker 1 (host ");
     (void)kvs_store_close(job.store); /* what it says was told */
 }
 
 static void kill_and_wait(const char *role, const char *who)
 {
-    job_t job = job_open(NULL, 0);
+    job_t job = begin();
     vec_t value = VEC(1), out = VEC(0);
-    kvs_event_t *event = NULL;
+    kvs_event_t *event = job_begin_pushpull(&job, kvs_key_int(job.rank), &value, &out);
 
-    KT_OK(job_init(&job, kvs_key_int(1), VEC(0)));
-    job_meet(&job);
     if (job.rank == 0) {
         int pid = job_pid_of(role, 0);
 
         KT_TRUE(pid > 0);
-        event = job_begin_pushpull(&job, kvs_key_int(1), &value, &out);
         KT_INT(kill(pid, SIGKILL), 0);
-        want_lost(&job, event, who);
-    } else {
-        KT_FAIL(kvs_store_barrier(job.store), KVS_ERR_PEER, ""); /* until it is over */
-        want_lost(&job, NULL, who);
     }
+    want_lost(&job, event, who);
     (void)kvs_store_close(job.store); /* what it says was told */
 }
 
@@ -72,11 +72,9 @@ static void a_killed_scheduler_is_named(void)
 /* It ends in good order, but the others still need it. */
 static void a_worker_that_ends_early_is_named(void)
 {
-    job_t job = job_open(NULL, 0);
+    job_t job = begin();
     vec_t value = VEC(1);
 
-    KT_OK(job_init(&job, kvs_key_int(1), VEC(0)));
-    job_meet(&job);
     if (job.rank == 0) {
         KT_FAIL(job_finish(job_begin_push(&job, kvs_key_int(1), &value)), KVS_ERR_PEER,
                 "push: key 1, round 1: worker 1 (");
@@ -87,11 +85,9 @@ static void a_worker_that_ends_early_is_named(void)
 
 static void a_process_that_ends_without_closing_is_named(void)
 {
-    job_t job = job_open(NULL, 0);
+    job_t job = begin();
     vec_t value = VEC(1);
 
-    KT_OK(job_init(&job, kvs_key_int(1), VEC(0)));
-    job_meet(&job);
     if (job.rank == 1) {
         exit(0);
     }
@@ -102,12 +98,10 @@ static void a_process_that_ends_without_closing_is_named(void)
 /* Told by a worker; the others find it gone, and say so. */
 static void a_stopped_server_is_named(void)
 {
-    job_t job = job_open(NULL, 0);
+    job_t job = begin();
     vec_t value = VEC(1);
     kvs_status_t status;
 
-    KT_OK(job_init(&job, kvs_key_int(1), VEC(0)));
-    job_meet(&job);
     if (job.rank == 0) {
         KT_OK(kvs_store_send_command_to_servers(job.store, 2, NULL, 0));
     }
