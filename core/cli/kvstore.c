@@ -144,7 +144,7 @@ static const command_t commands[] = {
      "      and so with pulls, compressed and not. By itself on one thread unless told otherwise\n"
      "        W6_2bit, W6_device_k2_2bit, W6_device_k2_none\n"
      "  W7  an optimizer in the store: push one array of 25.6 million floats\n"
-     "        W7_sgdmom, W7_adam\n"
+     "        W7_sgdmom, W7_adam, then W7_NAME of every optimizer, by its default parameters\n"
      "  W8  a fresh process: time to its first push and pull of 4 KiB, resident memory then\n"
      "      (as size_bytes), and growth over the data's size when 25 keys of 4 MB are stored,\n"
      "      and when each was pushed and pulled (as rss_ratio)\n"

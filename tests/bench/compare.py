@@ -26,7 +26,7 @@ TARGETS = (
     (r"W2_", ("MXNet C API",), 0.12),
     (r"W3_\S*sgdmom", BEST_MXNET, 0.2),
     (r"W3_", BEST_MXNET, 0.25),
-    (r"W7_", ("PyTorch",), 1.0),
+    (r"W7_(sgdmom|adam) ", ("PyTorch",), 1.0),
 )
 # Of figures without a peer: (workload, what is compared, at most, unit, divisor).
 LIMITS = (

@@ -241,6 +241,10 @@ static void w6_compresses_on_one_thread_unless_told_otherwise(void)
 
 static void w7_counts_every_stream_and_the_threads(void)
 {
+    static const char *const others[] = {"W7_nag",       "W7_signum",  "W7_signsgd",  "W7_adamw",
+                                         "W7_adabelief", "W7_adamax",  "W7_nadam",    "W7_lans",
+                                         "W7_lars",      "W7_adagrad", "W7_adadelta", "W7_rmsprop",
+                                         "W7_ftrl",      "W7_ftml",    "W7_dcasgd"};
     rows_t rows;
     const cJSON *row;
 
@@ -252,6 +256,12 @@ static void w7_counts_every_stream_and_the_threads(void)
     check_speed(row, 5 * 400000);
     KT_INT(number_of(row, "procs"), 3);
     check_speed(find_row(&rows, "W7_adam", 400000), 7 * 400000);
+    check_speed(find_row(&rows, "W7_sgd", 400000), 3 * 400000); /* by default without momentum */
+    check_speed(find_row(&rows, "W7_lamb", 400000), 7 * 400000);
+    check_speed(find_row(&rows, "W7_groupadagrad", 400000), 3 * 400000);
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        KT_TRUE(find_row(&rows, others[i], 400000) != NULL);
+    }
     release_rows(&rows);
 }
 
