@@ -212,12 +212,12 @@ static uint64_t bytes_given(const kvsi_op_t *op)
     const kvs_tensor_t *outs = op->tensors + op->n_values;
     uint64_t bytes = 0;
 
-    for (size_t i = 0; op->has_row_outs && i < op->n_outs; i++) {
+    for (size_t i = 0; op->has_rows && i < op->n_outs; i++) {
         bytes += outs[i].rows == NULL
                      ? (uint64_t)kvsi_tensor_n_elems(&outs[i]) * (outs[i].dtype.bits / 8)
                      : kvsi_rows_bytes(&outs[i], outs[i].rows->n_rows);
     }
-    return op->has_row_outs ? bytes : op->bytes_written;
+    return op->has_rows ? bytes : op->bytes_written;
 }
 
 static void count_locked(kvsi_op_t *op)
@@ -783,10 +783,11 @@ static kvs_status_t hand_over(kvsi_op_t *op)
     return status;
 }
 
+/* A few rows may bring about an update of all that the key has. */
 static bool runs_in_call(const kvsi_op_t *op)
 {
-    return !op->detached ||
-           (!op->uses_updater && op->bytes_read + op->bytes_written <= SMALL_BYTES);
+    return !op->detached || (!op->uses_updater && !op->has_rows &&
+                             op->bytes_read + op->bytes_written <= SMALL_BYTES);
 }
 
 /* Number the op, put it in order with the others, and start it unless its call runs it. */

@@ -314,8 +314,8 @@ kvs_status_t kvsi_op_make(kvs_store_t *store, const kvsi_request_t *request, voi
     if (status != KVS_OK) {
         return status;
     }
-    for (size_t i = 0; i < op->n_outs; i++) {
-        op->has_row_outs |= op->tensors[op->n_values + i].rows != NULL;
+    for (size_t i = 0; i < op->n_values + op->n_outs; i++) {
+        op->has_rows |= op->tensors[i].rows != NULL;
     }
     op->on_heap = on_heap;
     for (size_t i = 0; on_heap && i < op->n_values + op->n_outs + op->n_row_ids; i++) {

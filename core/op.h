@@ -63,7 +63,7 @@ struct kvsi_op {
     size_t *group_of_key; /* by place in the list */
     bool *made;           /* by group: this op brings the key to life */
     uint64_t bytes_read, bytes_written; /* row-sparse outs as far as there is room */
-    bool has_row_outs;
+    bool has_rows; /* a value or an out is row-sparse */
     kvsi_task_t *tasks;
     kvsi_place_t *places;
     size_t n_tasks;

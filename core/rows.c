@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* rows.c - see rows.h. */
 #include "rows.h"
 
 #include "tensor.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* hoststore_places.c - see hoststore_places.h. */
 #include "hoststore_places.h"
 
 #include <stdlib.h>

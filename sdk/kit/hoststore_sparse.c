@@ -196,9 +196,12 @@ static kvs_status_t update_all_rows(const kvs_hoststore_t *host, const kvs_group
     };
 
     kvs_row_union_to_dense(rows, key->merge);
-    add_rows(key, rows);
-    key->rows_unsure = key->rows != NULL;
-    return kvs_update_by_optimizer(host, group, &work);
+    status = kvs_update_by_optimizer(host, group, &work);
+    if (status == KVS_OK) {
+        add_rows(key, rows);
+        key->rows_unsure = key->rows != NULL;
+    }
+    return status;
 }
 
 typedef struct lazy_job {

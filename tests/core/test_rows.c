@@ -330,6 +330,28 @@ static void row_ids_where_an_out_of_another_key_is_written_are_shared(void)
     KT_OK(kvs_store_close(store));
 }
 
+/* ---- Events --------------------------------------------------------------------------------------- */
+
+/* Few bytes, but an optimizer may update the whole key by them. */
+static void with_an_event_a_push_of_rows_returns_at_once(void)
+{
+    kvs_store_t *store = begin();
+    kvs_key_t key = kvs_key_int(1);
+    kvs_tensor_t value = sparse(0, 1, 2);
+    kvs_arrays_t values = kvs_arrays(&value, 1);
+    kvs_event_t *event = NULL;
+    kvs_call_t call = KVS_CALL_INIT;
+
+    call.ret_event = &event;
+    fake_hold("push 1");
+    KT_OK(kvs_store_push(store, &key, 1, &values, &call));
+    fake_wait_held("push 1");
+    fake_release("push 1");
+    KT_OK(kvs_event_wait(event, 20000));
+    kvs_event_free(event);
+    KT_OK(kvs_store_close(store));
+}
+
 /* ---- Bytes ---------------------------------------------------------------------------------------- */
 
 static void bytes_are_those_of_the_rows_that_travelled(void)
@@ -366,6 +388,7 @@ static const kt_test_t tests[] = {
     KT_TEST(numbers_of_row_ids_are_one_or_that_of_the_outs),
     KT_TEST(row_ids_of_a_key_that_repeats_go_with_its_outs),
     KT_TEST(row_ids_where_an_out_of_another_key_is_written_are_shared),
+    KT_TEST(with_an_event_a_push_of_rows_returns_at_once),
     KT_TEST(bytes_are_those_of_the_rows_that_travelled),
 };
 KT_MAIN("rows", tests)
