@@ -145,6 +145,22 @@ static void set(net_address_t *to, const struct sockaddr *from, socklen_t size)
     memcpy(&to->storage, from, size);
 }
 
+bool net_address_parse(const char *host, int port, net_address_t *ret_address)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST};
+    struct addrinfo *list = NULL;
+    bool good = getaddrinfo(host, NULL, &hints, &list) == 0 && is_inet(list->ai_addr);
+
+    if (good) {
+        set(ret_address, list->ai_addr, list->ai_addrlen);
+        net_address_set_port(ret_address, port);
+    }
+    if (list != NULL) {
+        freeaddrinfo(list);
+    }
+    return good;
+}
+
 kvs_status_t net_address_resolve(const char *host, int port, net_address_t *ret_addresses,
                                  size_t max, size_t *ret_n)
 {

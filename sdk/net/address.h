@@ -27,6 +27,8 @@ kvs_status_t net_address_resolve(const char *host, int port, net_address_t *ret_
 /* The address of an interface, of `family` if that is not 0. ERR_NOT_FOUND lists those there are. */
 kvs_status_t net_address_of_interface(const char *interface, int family,
                                       net_address_t *ret_address);
+/* An address in numbers, without asking anybody; false: it is a name, or nothing. */
+bool net_address_parse(const char *host, int port, net_address_t *ret_address);
 bool net_address_is_loopback(const net_address_t *address);
 bool net_address_is_any(const net_address_t *address);
 int net_address_port(const net_address_t *address);

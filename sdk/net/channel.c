@@ -8,7 +8,7 @@
 
 static void transmit(net_channel_t *channel, net_record_t *record)
 {
-    net_wire_set_numbers(record->frame, record->seq, net_inlink_tell(&channel->in));
+    net_wire_stamp(record->frame, channel->link, record->seq, net_inlink_tell(&channel->in));
     channel->transmit(channel->arg, record->frame, record->n_frame);
 }
 

@@ -10,6 +10,7 @@
 #include "wire.h"
 
 typedef struct net_channel {
+    uint64_t link; /* what this end calls its connection */
     net_outlink_t out;
     net_inlink_t in;
     int64_t heard; /* net_now() of the last frame */

@@ -2,35 +2,32 @@
 /* idmap.c - removal leaves a tombstone, which growing sweeps away. */
 #include "idmap.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
 
 typedef struct net_idmap_slot {
-    net_id_t id;
+    uint64_t id;
     void *value; /* NULL: free, or a tombstone */
     bool used;   /* since the last growing */
 } slot_t;
 
-static slot_t *slot_of(const net_idmap_t *map, const net_id_t *id)
+static slot_t *slot_of(const net_idmap_t *map, uint64_t id)
 {
-    uint64_t hash;
-
-    memcpy(&hash, id->bytes, sizeof(hash));
-    for (size_t at = hash & (map->n_slots - 1);; at = (at + 1) & (map->n_slots - 1)) {
+    for (size_t at = id & (map->n_slots - 1);; at = (at + 1) & (map->n_slots - 1)) {
         slot_t *slot = &map->slots[at];
 
-        if (!slot->used || memcmp(&slot->id, id, sizeof(*id)) == 0) {
+        if (!slot->used || slot->id == id) {
             return slot;
         }
     }
 }
 
-static void put(net_idmap_t *map, const net_id_t *id, void *value)
+static void put(net_idmap_t *map, uint64_t id, void *value)
 {
     slot_t *slot = slot_of(map, id);
 
     map->n += slot->used ? 0 : 1;
-    *slot = (slot_t){.id = *id, .value = value, .used = true};
+    *slot = (slot_t){.id = id, .value = value, .used = true};
 }
 
 static bool grow(net_idmap_t *map)
@@ -43,7 +40,7 @@ static bool grow(net_idmap_t *map)
     }
     for (size_t i = 0; i < map->n_slots; i++) {
         if (map->slots[i].value != NULL) {
-            put(&bigger, &map->slots[i].id, map->slots[i].value);
+            put(&bigger, map->slots[i].id, map->slots[i].value);
         }
     }
     free(map->slots);
@@ -51,7 +48,7 @@ static bool grow(net_idmap_t *map)
     return true;
 }
 
-kvs_status_t net_idmap_put(net_idmap_t *map, const net_id_t *id, void *value)
+kvs_status_t net_idmap_put(net_idmap_t *map, uint64_t id, void *value)
 {
     if (2 * map->n >= map->n_slots && !grow(map)) {
         return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for %zu connections", map->n + 1);
@@ -60,12 +57,12 @@ kvs_status_t net_idmap_put(net_idmap_t *map, const net_id_t *id, void *value)
     return KVS_OK;
 }
 
-void *net_idmap_find(const net_idmap_t *map, const net_id_t *id)
+void *net_idmap_find(const net_idmap_t *map, uint64_t id)
 {
     return map->n_slots == 0 ? NULL : slot_of(map, id)->value;
 }
 
-void net_idmap_remove(net_idmap_t *map, const net_id_t *id)
+void net_idmap_remove(net_idmap_t *map, uint64_t id)
 {
     if (map->n_slots != 0) {
         slot_of(map, id)->value = NULL; /* a free slot keeps its NULL */

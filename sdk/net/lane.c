@@ -14,6 +14,7 @@ kvs_status_t net_lane_init(net_lane_t *lane, net_peer_t *peer, uint32_t index)
 {
     lane->peer = peer;
     lane->index = index;
+    lane->link = net_random();
     pthread_mutex_init(&lane->lock, NULL);
     net_cond_init(&lane->room);
     return KVS_OK;
@@ -89,7 +90,7 @@ static void post_locked(net_lane_t *lane, const net_wire_t *wire)
     net_frame_t frame;
 
     net_wire_encode(wire, NULL, bytes);
-    net_wire_set_numbers(bytes, 0, net_inlink_tell(&lane->in));
+    net_wire_stamp(bytes, lane->link, 0, net_inlink_tell(&lane->in));
     if (net_frame_copy(&frame, bytes, net_wire_size(wire, NULL))) {
         (void)net_socket_send(lane->socket, NULL, &frame, 1); /* lost ones are made good */
     }
@@ -110,15 +111,6 @@ static void post_hello_locked(net_lane_t *lane, uint32_t flags)
     post_locked(lane, &wire);
 }
 
-static net_id_t new_id(void)
-{
-    uint64_t parts[2] = {net_random(), net_random()};
-    net_id_t id;
-
-    memcpy(id.bytes, parts, sizeof(id.bytes));
-    return id;
-}
-
 static kvs_status_t open_locked(net_lane_t *lane)
 {
     const net_peer_t *peer = lane->peer;
@@ -126,14 +118,13 @@ static kvs_status_t open_locked(net_lane_t *lane)
     net_socket_options_t options = {.max_frame_bytes = NET_WIRE_MAX_CONTROL,
                                     .heartbeat_ms = settings->heartbeat_ms,
                                     .dead_after_ms = settings->dead_after_ms};
-    net_id_t id = new_id();
     kvs_status_t status;
 
     if (lane->socket != NULL) {
         return KVS_OK;
     }
     status = net_connector_open(peer->node->job->context, peer->connect_host, peer->connect_port,
-                                &id, &options, &lane->socket);
+                                &options, &lane->socket);
     if (status == KVS_OK) {
         lane->progress = net_now();
         post_hello_locked(lane, 0);
@@ -147,7 +138,7 @@ static void transmit_locked(net_lane_t *lane, net_record_t *record)
     net_frame_t frames[2];
     bool good;
 
-    net_wire_set_numbers(record->frame, record->seq, net_inlink_tell(&lane->in));
+    net_wire_stamp(record->frame, lane->link, record->seq, net_inlink_tell(&lane->in));
     if (!net_frame_copy(&frames[0], record->frame, record->n_frame)) {
         return; /* as if it were lost: it is sent again */
     }
@@ -343,12 +334,16 @@ kvs_status_t net_lane_send_wait(net_lane_t *lane, const kvs_net_send_t *send, in
 
 /* ---- On the I/O thread ----------------------------------------------------------------------- */
 
-static void resend_locked(net_lane_t *lane)
+static size_t resend_locked(net_lane_t *lane)
 {
+    size_t n = 0;
+
     for (net_record_t *record = lane->out.first; record != NULL && lane->socket != NULL;
          record = record->next) {
         transmit_locked(lane, record);
+        n++;
     }
+    return n;
 }
 
 static bool has_room_locked(const net_lane_t *lane)
@@ -363,11 +358,12 @@ bool net_lane_acknowledged(net_lane_t *lane, uint64_t ack, bool resend)
 {
     bool valid, tell_room = false;
     net_record_t *records;
+    size_t n_resent = 0;
 
     pthread_mutex_lock(&lane->lock);
     records = net_outlink_acknowledge(&lane->out, ack, &valid);
     if (valid && resend) {
-        resend_locked(lane);
+        n_resent = resend_locked(lane);
     }
     if (records != NULL && has_room_locked(lane)) {
         tell_room = lane->wants_room;
@@ -377,6 +373,10 @@ bool net_lane_acknowledged(net_lane_t *lane, uint64_t ack, bool resend)
         }
     }
     pthread_mutex_unlock(&lane->lock);
+    if (n_resent > 0) {
+        kvs_log(KVS_LOG_DEBUG, "net", "%s had lost a connection: %zu messages sent again",
+                lane->peer->label, n_resent);
+    }
     end_records(lane->peer->node, records, KVS_OK, "");
     if (tell_room) {
         net_node_emit(
@@ -419,7 +419,7 @@ void net_lane_probe(net_lane_t *lane)
     pthread_mutex_unlock(&lane->lock);
 }
 
-bool net_lane_look(net_lane_t *lane, int64_t now, int64_t dead_after_ns)
+bool net_lane_look(net_lane_t *lane, int64_t now, int64_t late_ns, int64_t dead_after_ns)
 {
     bool stuck = false;
 
@@ -429,7 +429,8 @@ bool net_lane_look(net_lane_t *lane, int64_t now, int64_t dead_after_ns)
             lane->progress = now;
         } else {
             post_hello_locked(lane, NET_ACK_NOW);
-            stuck = now - lane->progress > dead_after_ns;
+            lane->progress += late_ns;
+            stuck = net_is_silent(lane->progress, now, dead_after_ns);
         }
     }
     lane->mark = lane->out.n_acked;

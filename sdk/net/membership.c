@@ -154,6 +154,11 @@ static kvs_status_t check_place(const net_group_t *group, const net_hello_t *hel
     size_t wanted = n_wanted(group, hello->role);
     net_text_t there = {.n = 0};
 
+    if (hello->rank >= 0 && (group->n_servers >= 0 || hello->role == KVS_NET_WORKER) &&
+        (size_t)hello->rank >= wanted) {
+        return kvs_fail(KVS_ERR_PEER, "%s has a rank outside the job's %zu %ss", label, wanted,
+                        role);
+    }
     if (other != NULL) {
         return kvs_fail(KVS_ERR_PEER,
                         "%s is one too many: %s is there already; give each %s a rank of its own "
@@ -203,7 +208,7 @@ static bool learn_facts(net_group_t *group, net_wire_list_t facts, const char *l
     return true;
 }
 
-static net_member_t *new_member(net_group_t *group, const net_hello_t *hello, const net_id_t *id,
+static net_member_t *new_member(net_group_t *group, const net_hello_t *hello, uint64_t link,
                                 const char *label)
 {
     net_member_t *member = calloc(1, sizeof(*member));
@@ -221,7 +226,7 @@ static net_member_t *new_member(net_group_t *group, const net_hello_t *hello, co
                              .process_id = hello->process_id,
                              .host = strdup(hello->host),
                              .address = strdup(hello->address),
-                             .id = *id};
+                             .link = link};
     memcpy(member->label, label, NET_LABEL_MAX);
     if (member->host == NULL || member->address == NULL) {
         free_member(member);
@@ -230,11 +235,11 @@ static net_member_t *new_member(net_group_t *group, const net_hello_t *hello, co
     return member;
 }
 
-static kvs_status_t add(net_group_t *group, const net_hello_t *hello, const net_id_t *id,
+static kvs_status_t add(net_group_t *group, const net_hello_t *hello, uint64_t link,
                         const char *label, net_member_t **ret_member)
 {
     net_member_t **grown = realloc(group->members, (group->n_members + 1) * sizeof(*grown));
-    net_member_t *member = grown == NULL ? NULL : new_member(group, hello, id, label);
+    net_member_t *member = grown == NULL ? NULL : new_member(group, hello, link, label);
 
     if (grown != NULL) {
         group->members = grown;
@@ -248,7 +253,7 @@ static kvs_status_t add(net_group_t *group, const net_hello_t *hello, const net_
     return KVS_OK;
 }
 
-kvs_status_t net_group_admit(net_group_t *group, const net_hello_t *hello, const net_id_t *id,
+kvs_status_t net_group_admit(net_group_t *group, const net_hello_t *hello, uint64_t link,
                              net_member_t **ret_member, bool *ret_fails_all)
 {
     char label[NET_LABEL_MAX];
@@ -267,7 +272,7 @@ kvs_status_t net_group_admit(net_group_t *group, const net_hello_t *hello, const
         return status;
     }
     status = check_place(group, hello, label);
-    return status == KVS_OK ? add(group, hello, id, label, ret_member) : status;
+    return status == KVS_OK ? add(group, hello, link, label, ret_member) : status;
 }
 
 void net_group_remove(net_group_t *group, net_member_t *member)
@@ -388,13 +393,11 @@ static void give_local_ranks(net_group_t *group)
 static bool is_loopback(const char *address)
 {
     char host[NET_HOST_MAX];
-    net_address_t resolved;
+    net_address_t parsed;
     int port;
-    size_t n;
 
     return net_address_split(address, host, &port) == KVS_OK &&
-           net_address_resolve(host, port, &resolved, 1, &n) == KVS_OK &&
-           net_address_is_loopback(&resolved);
+           net_address_parse(host, port, &parsed) && net_address_is_loopback(&parsed);
 }
 
 static kvs_status_t check_reachable(const net_group_t *group)

@@ -25,7 +25,8 @@ typedef struct net_member {
     char *host, *address;
     char label[NET_LABEL_MAX];
     net_state_t state;
-    net_id_t id;
+    uint64_t link;     /* what it calls its connection */
+    net_route_t route; /* by which its last frame came */
     net_channel_t channel;
 } net_member_t;
 
@@ -55,7 +56,7 @@ void net_group_free(net_group_t *group); /* members too; NULL does nothing */
 
 /* Let a node in, or say why not: the text is for both sides. `ret_fails_all`: what is wrong is wrong
  * with the group, and everyone has to be told. */
-kvs_status_t net_group_admit(net_group_t *group, const net_hello_t *hello, const net_id_t *id,
+kvs_status_t net_group_admit(net_group_t *group, const net_hello_t *hello, uint64_t link,
                              net_member_t **ret_member, bool *ret_fails_all);
 /* Before it is settled: somebody left or died. Frees the member. */
 void net_group_remove(net_group_t *group, net_member_t *member);

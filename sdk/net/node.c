@@ -202,7 +202,6 @@ static kvs_status_t start(kvs_net_node_t *node)
 static kvs_net_node_t *new_node(kvs_net_job_t *job, const kvs_net_node_args_t *args)
 {
     kvs_net_node_t *node = calloc(1, sizeof(*node));
-    uint64_t id[2] = {net_random(), net_random()};
 
     if (node == NULL) {
         return NULL;
@@ -215,7 +214,7 @@ static kvs_net_node_t *new_node(kvs_net_job_t *job, const kvs_net_node_args_t *a
                                                           : -1;
     node->incarnation = net_random();
     node->host_id = net_host_id();
-    memcpy(node->control_id.bytes, id, sizeof(id));
+    node->channel.link = net_random();
     snprintf(node->group, sizeof(node->group), "%s", args->group);
     node->args.group = node->group;
     node->rendezvous_deadline = net_deadline(job->settings.rendezvous_ms);

@@ -13,6 +13,7 @@
 #include "clock.h"
 #include "idmap.h"
 #include "job.h"
+#include "liveness.h"
 #include "text.h"
 
 typedef enum net_phase { NET_OPENING, NET_READY, NET_ENDED } net_phase_t;
@@ -21,6 +22,7 @@ typedef enum net_phase { NET_OPENING, NET_READY, NET_ENDED } net_phase_t;
 typedef struct net_lane {
     struct net_peer *peer;
     uint32_t index;
+    uint64_t link; /* what we call our connection */
 
     pthread_mutex_t lock;
     pthread_cond_t room;
@@ -32,10 +34,10 @@ typedef struct net_lane {
     uint64_t mark;    /* n_acked when the clock last looked, */
     int64_t progress; /* and when that last changed */
 
-    net_inlink_t in; /* the I/O thread's, like all below */
-    bool known;      /* the peer's connection has said whose it is */
-    bool shut;       /* it sent nonsense */
-    net_id_t id;     /* of that connection */
+    net_inlink_t in;     /* the I/O thread's, like all below */
+    uint64_t their_link; /* what the peer calls its connection, once it said so; else 0 */
+    net_route_t route;   /* by which its last frame came */
+    bool shut;           /* it sent nonsense */
     bool ack_now;
     uint64_t n_unacked_bytes;
     uint32_t n_unacked;
@@ -94,7 +96,6 @@ struct kvs_net_node {
     int rank_given;
     uint64_t incarnation;
     uint64_t host_id;
-    net_id_t control_id;
     int wake_fd;
     pthread_t thread;
 
@@ -102,10 +103,11 @@ struct kvs_net_node {
     char address[NET_HOST_MAX + 16];
     net_socket_t *control, *listener;
     net_channel_t channel;
-    net_idmap_t inbound; /* connection -> lane */
+    net_idmap_t inbound; /* their_link -> lane */
     net_lane_t *acks;    /* lanes that may owe an acknowledgement */
     kvs_net_store_t *stores;
     int64_t next_beat, rendezvous_deadline;
+    net_liveness_t liveness;
     bool heard;     /* of the scheduler */
     bool bye;       /* it has heard our goodbye, or says its own */
     bool is_orphan; /* it is dead */
@@ -195,8 +197,9 @@ bool net_lane_acknowledged(net_lane_t *lane, uint64_t ack, bool resend); /* fals
 void net_lane_post_ack(net_lane_t *lane, bool resend);
 void net_lane_post_close(net_lane_t *lane, const char *text);
 void net_lane_probe(net_lane_t *lane);
-/* Ask for an acknowledgement if none came since the last look; true: none for `dead_after`. */
-bool net_lane_look(net_lane_t *lane, int64_t now, int64_t dead_after_ns);
+/* Ask for an acknowledgement if none came since the last look; true: none for `dead_after_ns`. `late_ns`
+ * of that do not count. */
+bool net_lane_look(net_lane_t *lane, int64_t now, int64_t late_ns, int64_t dead_after_ns);
 bool net_lane_is_empty(net_lane_t *lane);
 void net_lane_close(net_lane_t *lane, kvs_status_t status, const char *text, int linger_ms);
 void net_lane_wake(net_lane_t *lane); /* whoever waits for room looks again */

@@ -17,7 +17,10 @@
 
 static bool parse_connect(net_peer_t *peer)
 {
-    return net_address_split(peer->address, peer->connect_host, &peer->connect_port) == KVS_OK;
+    net_address_t parsed;
+
+    return net_address_split(peer->address, peer->connect_host, &peer->connect_port) == KVS_OK &&
+           net_address_parse(peer->connect_host, peer->connect_port, &parsed);
 }
 
 /* A node of this process is reached by name, without TCP. */
@@ -51,7 +54,8 @@ static kvs_status_t fill_peer(kvs_net_node_t *node, uint32_t place, const net_wi
                                  .address = peer->address,
                                  .label = peer->label};
     if (!parse_connect(peer)) {
-        return kvs_fail_context(KVS_ERR_FORMAT, "%s", peer->label);
+        return kvs_fail(KVS_ERR_FORMAT, "%s listens on '%s', which is no address in numbers",
+                        peer->label, peer->address);
     }
     set_same_process(node, peer, member->process_id);
     peer->lanes = calloc((size_t)node->job->settings.n_lanes, sizeof(*peer->lanes));
@@ -425,7 +429,7 @@ static net_lane_t *find_lane(kvs_net_node_t *node, const net_lane_hello_t *hello
     return &peer->lanes[hello->lane];
 }
 
-static void take_lane(kvs_net_node_t *node, const net_id_t *id, const net_wire_t *wire)
+static void take_lane(kvs_net_node_t *node, const net_wire_t *wire)
 {
     net_lane_t *lane = find_lane(node, &wire->as.lane);
 
@@ -433,16 +437,15 @@ static void take_lane(kvs_net_node_t *node, const net_id_t *id, const net_wire_t
         pass_over(node, "it belongs to another job, or to one that is over");
         return;
     }
-    if (lane->known && memcmp(&lane->id, id, sizeof(*id)) != 0) {
+    if (wire->link == 0 || (lane->their_link != 0 && lane->their_link != wire->link)) {
         pass_over(node, "it claims a connection that another one has");
         return;
     }
-    if (!lane->known && net_idmap_put(&node->inbound, id, lane) != KVS_OK) {
+    if (lane->their_link == 0 && net_idmap_put(&node->inbound, wire->link, lane) != KVS_OK) {
         pass_over(node, net_last_error());
         return;
     }
-    lane->known = true;
-    lane->id = *id;
+    lane->their_link = wire->link;
     (void)net_lane_acknowledged(lane, wire->ack, false);
     if (wire->as.lane.last > net_inlink_received(&lane->in) && net_inlink_ask(&lane->in)) {
         net_lane_post_ack(lane, true);
@@ -526,21 +529,54 @@ static kvs_status_t take_from_lane(kvs_net_node_t *node, net_lane_t *lane, const
     }
 }
 
-static void take_message(kvs_net_node_t *node, const net_id_t *id, net_frame_t *frames, size_t n)
+/* Of what is too broken to say whose it is, the connection does. */
+static net_lane_t *find_by_route(kvs_net_node_t *node, const net_route_t *route)
 {
-    net_lane_t *lane = net_idmap_find(&node->inbound, id);
-    net_wire_t wire;
-    kvs_status_t status =
-        net_wire_decode(net_frame_data(&frames[0]), net_frame_size(&frames[0]), &wire);
+    for (uint32_t i = 0; i < node->n_peers; i++) {
+        for (int lane = 0; lane < node->job->settings.n_lanes; lane++) {
+            if (memcmp(&node->peers[i].lanes[lane].route, route, sizeof(*route)) == 0) {
+                return &node->peers[i].lanes[lane];
+            }
+        }
+    }
+    return NULL;
+}
 
-    if (lane != NULL && (lane->shut || lane->peer->gone)) {
+static void take_unread(kvs_net_node_t *node, const net_route_t *route, const net_wire_t *wire)
+{
+    net_lane_t *lane = net_idmap_find(&node->inbound, wire->link);
+
+    lane = lane == NULL ? find_by_route(node, route) : lane;
+    if (lane == NULL) {
+        pass_over(node, net_last_error());
+    } else if (!lane->shut && !lane->peer->gone) {
+        shut_out(node, lane);
+    }
+}
+
+static void take_message(kvs_net_node_t *node, const net_route_t *route, net_frame_t *frames,
+                         size_t n)
+{
+    net_lane_t *lane;
+    net_wire_t wire;
+
+    if (net_wire_decode(net_frame_data(&frames[0]), net_frame_size(&frames[0]), &wire) != KVS_OK) {
+        take_unread(node, route, &wire);
         return;
     }
-    if (status == KVS_OK && wire.type == NET_LANE) {
-        take_lane(node, id, &wire);
-    } else if (lane == NULL) {
-        pass_over(node, status == KVS_OK ? "it has not said who it is" : net_last_error());
-    } else if (status != KVS_OK || take_from_lane(node, lane, &wire, frames, n) != KVS_OK) {
+    if (wire.type == NET_LANE) {
+        take_lane(node, &wire);
+    }
+    lane = net_idmap_find(&node->inbound, wire.link);
+    if (lane == NULL) {
+        if (wire.type != NET_LANE) {
+            pass_over(node, "it has not said who it is");
+        }
+        return;
+    }
+    lane->route = *route;
+    if (wire.type != NET_LANE && !lane->shut && !lane->peer->gone &&
+        take_from_lane(node, lane, &wire, frames, n) != KVS_OK) {
         shut_out(node, lane);
     }
 }
@@ -548,15 +584,15 @@ static void take_message(kvs_net_node_t *node, const net_id_t *id, net_frame_t *
 void net_node_receive_peers(kvs_net_node_t *node)
 {
     net_frame_t frames[2];
-    net_id_t id;
+    net_route_t route;
 
     for (int i = 0; i < BATCH; i++) {
-        size_t n = net_socket_receive(node->listener, &id, frames, 2);
+        size_t n = net_socket_receive(node->listener, &route, frames, 2);
 
         if (n == 0) {
             break;
         }
-        take_message(node, &id, frames, n);
+        take_message(node, &route, frames, n);
         while (n > 0) {
             net_frame_release(&frames[--n]);
         }

@@ -265,8 +265,8 @@ static kvs_status_t open_sockets(kvs_net_node_t *node, const net_address_t *sche
     }
     net_address_host(scheduler, host);
     return status == KVS_OK
-               ? net_connector_open(node->job->context, host, net_address_port(scheduler),
-                                    &node->control_id, &options, &node->control)
+               ? net_connector_open(node->job->context, host, net_address_port(scheduler), &options,
+                                    &node->control)
                : status;
 }
 
@@ -320,7 +320,7 @@ static kvs_status_t join(kvs_net_node_t *node)
     }
     node->channel.transmit = transmit;
     node->channel.arg = node;
-    node->channel.heard = net_now();
+    node->channel.heard = node->liveness.looked = net_now();
     node->next_beat = net_now() + node->job->settings.heartbeat_ms * NET_MS;
     atomic_store_explicit(&node->heard_at, node->channel.heard, memory_order_relaxed);
     say_hello(node);
@@ -364,7 +364,7 @@ static void check_scheduler(kvs_net_node_t *node, int64_t now)
     net_text_t text = {.n = 0};
     char seconds[32];
 
-    if (!node->heard || now - node->channel.heard <= dead_after * NET_MS) {
+    if (!node->heard || !net_is_silent(node->channel.heard, now, dead_after * NET_MS)) {
         return;
     }
     net_text_add(&text,
@@ -374,7 +374,7 @@ static void check_scheduler(kvs_net_node_t *node, int64_t now)
     net_node_end(node, KVS_ERR_PEER, text.bytes);
 }
 
-static void check_lanes(kvs_net_node_t *node, int64_t now)
+static void check_lanes(kvs_net_node_t *node, int64_t now, int64_t late)
 {
     int64_t dead_after = node->job->settings.dead_after_ms;
 
@@ -385,7 +385,7 @@ static void check_lanes(kvs_net_node_t *node, int64_t now)
             char seconds[32];
 
             net_inlink_forget(&peer->lanes[lane].in); /* a request to resend may be lost */
-            if (!net_lane_look(&peer->lanes[lane], now, dead_after * NET_MS) || peer->gone) {
+            if (!net_lane_look(&peer->lanes[lane], now, late, dead_after * NET_MS) || peer->gone) {
                 continue;
             }
             net_text_add(&text,
@@ -401,8 +401,11 @@ static void check_lanes(kvs_net_node_t *node, int64_t now)
 static void beat(kvs_net_node_t *node, int64_t now)
 {
     net_phase_t phase = net_node_phase(node);
+    int64_t period = node->job->settings.heartbeat_ms * NET_MS;
+    int64_t late = net_liveness_look(&node->liveness, now, period);
 
-    node->next_beat = now + node->job->settings.heartbeat_ms * NET_MS;
+    node->next_beat = now + period;
+    node->channel.heard += late;
     if (phase == NET_ENDED) {
         return;
     }
@@ -412,7 +415,7 @@ static void beat(kvs_net_node_t *node, int64_t now)
     net_channel_beat(&node->channel);
     check_scheduler(node, now);
     if (phase == NET_READY) {
-        check_lanes(node, now);
+        check_lanes(node, now, late);
     }
 }
 

@@ -9,6 +9,7 @@
 #include "beacon.h"
 #include "clock.h"
 #include "idmap.h"
+#include "liveness.h"
 #include "storebook.h"
 #include "wake.h"
 
@@ -28,10 +29,10 @@ struct net_scheduler {
     int wake_fd, beacon_fd;
     pthread_t thread;
 
-    net_idmap_t members; /* by connection; the thread's, like all up to `lock` */
+    net_idmap_t members; /* by link; the thread's, like all up to `lock` */
     net_group_t *groups;
     int64_t deadline; /* for the first member to come */
-    int64_t looked;   /* when the silent were looked for last */
+    net_liveness_t liveness;
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -44,12 +45,12 @@ struct net_scheduler {
 
 /* ---- Talking --------------------------------------------------------------------------------- */
 
-static void transmit_to(net_scheduler_t *s, const net_id_t *id, const void *bytes, size_t n)
+static void transmit_to(net_scheduler_t *s, const net_route_t *route, const void *bytes, size_t n)
 {
     net_frame_t frame;
 
     if (net_frame_copy(&frame, bytes, n)) {
-        (void)net_socket_send(s->socket, id, &frame, 1); /* lost ones are sent again */
+        (void)net_socket_send(s->socket, route, &frame, 1); /* lost ones are sent again */
     }
 }
 
@@ -57,7 +58,7 @@ static void transmit(void *arg, const void *bytes, size_t n)
 {
     net_member_t *member = arg;
 
-    transmit_to(member->group->owner, &member->id, bytes, n);
+    transmit_to(member->group->owner, &member->route, bytes, n);
 }
 
 static void send_to(void *arg, net_member_t *to, const net_wire_t *wire,
@@ -87,23 +88,24 @@ static void broadcast(net_group_t *group, const net_wire_t *wire, const net_memb
 }
 
 /* Answer somebody who is no member. */
-static void answer_stranger(net_scheduler_t *s, const net_id_t *id, const net_wire_t *wire)
+static void answer_stranger(net_scheduler_t *s, const net_route_t *route, const net_wire_t *wire)
 {
     size_t n = net_wire_size(wire, NULL);
     void *bytes = malloc(n);
 
     if (bytes != NULL) {
         net_wire_encode(wire, NULL, bytes);
-        transmit_to(s, id, bytes, n);
+        transmit_to(s, route, bytes, n);
         free(bytes);
     }
 }
 
-static void refuse(net_scheduler_t *s, const net_id_t *id, kvs_status_t status, const char *text)
+static void refuse(net_scheduler_t *s, const net_route_t *route, kvs_status_t status,
+                   const char *text)
 {
     net_wire_t wire = notice(NET_REFUSED, 0, status, text);
 
-    answer_stranger(s, id, &wire);
+    answer_stranger(s, route, &wire);
 }
 
 static void post_status(net_member_t *member)
@@ -312,8 +314,8 @@ static void settle_if_complete(net_scheduler_t *s, net_group_t *group)
 
 static void let_in(net_scheduler_t *s, net_member_t *member)
 {
-    if (net_idmap_put(&s->members, &member->id, member) != KVS_OK) {
-        refuse(s, &member->id, KVS_ERR_NO_MEMORY, net_last_error());
+    if (net_idmap_put(&s->members, member->link, member) != KVS_OK) {
+        refuse(s, &member->route, KVS_ERR_NO_MEMORY, net_last_error());
         net_group_remove(member->group, member);
         return;
     }
@@ -343,7 +345,8 @@ static kvs_status_t check_door(const net_scheduler_t *s, const net_hello_t *hell
     return KVS_OK;
 }
 
-static void take_hello(net_scheduler_t *s, const net_id_t *id, const net_hello_t *hello)
+static void take_hello(net_scheduler_t *s, const net_route_t *route, uint64_t link,
+                       const net_hello_t *hello)
 {
     char label[NET_LABEL_MAX];
     net_group_t *group;
@@ -355,30 +358,31 @@ static void take_hello(net_scheduler_t *s, const net_id_t *id, const net_hello_t
     status = check_door(s, hello, label);
     if (status != KVS_OK) {
         kvs_log(KVS_LOG_WARN, "net", "refused: %s", net_last_error());
-        refuse(s, id, status, net_last_error());
+        refuse(s, route, status, net_last_error());
         return;
     }
     group = find_group(s, hello->group);
     group = group == NULL ? new_group(s, hello, label) : group;
     if (group == NULL) {
-        refuse(s, id, KVS_ERR_NO_MEMORY, "the scheduler has no memory for another group");
+        refuse(s, route, KVS_ERR_NO_MEMORY, "the scheduler has no memory for another group");
         return;
     }
-    status = net_group_admit(group, hello, id, &member, &fails_all);
+    status = net_group_admit(group, hello, link, &member, &fails_all);
     if (status != KVS_OK) {
         kvs_log(KVS_LOG_WARN, "net", "refused: %s", net_last_error());
-        refuse(s, id, status, net_last_error());
+        refuse(s, route, status, net_last_error());
         group->n_told += fails_all || group->ended;
         if (fails_all) {
             fail_group(s, group, status, net_last_error());
         }
         return;
     }
+    member->route = *route;
     let_in(s, member);
 }
 
 /* A hello of another version: its door is read, so both sides hear who it was. */
-static void take_foreign(net_scheduler_t *s, const net_id_t *id, const net_wire_t *wire)
+static void take_foreign(net_scheduler_t *s, const net_route_t *route, const net_wire_t *wire)
 {
     const net_hello_t *hello = &wire->as.hello;
     char label[NET_LABEL_MAX];
@@ -391,7 +395,7 @@ static void take_foreign(net_scheduler_t *s, const net_id_t *id, const net_wire_
     net_text_add(&text, "protocol version differs: %s speaks %u, %s %d", label,
                  (unsigned)wire->version, s->label, NET_WIRE_VERSION);
     kvs_log(KVS_LOG_WARN, "net", "refused: %s", text.bytes);
-    refuse(s, id, KVS_ERR_PEER, text.bytes);
+    refuse(s, route, KVS_ERR_PEER, text.bytes);
     for (net_group_t *group = s->groups; group != NULL; group = group->next) {
         if (!group->settled && !group->ended && strcmp(hello->job_id, s->settings.job_id) == 0) {
             fail_group(s, group, KVS_ERR_PEER, text.bytes);
@@ -403,7 +407,7 @@ static void take_foreign(net_scheduler_t *s, const net_id_t *id, const net_wire_
 
 static void drop_unsettled(net_scheduler_t *s, net_member_t *member)
 {
-    net_idmap_remove(&s->members, &member->id);
+    net_idmap_remove(&s->members, member->link);
     net_group_remove(member->group, member);
 }
 
@@ -532,14 +536,14 @@ static kvs_status_t take_from(net_scheduler_t *s, net_member_t *member, const ne
 }
 
 /* A frame that can't be: its sender is closed, and nobody else is harmed. */
-static void malformed(net_scheduler_t *s, const net_id_t *id, net_member_t *member)
+static void malformed(net_scheduler_t *s, const net_route_t *route, net_member_t *member)
 {
     net_text_t text = {.n = 0};
 
     if (member == NULL) {
         kvs_log(KVS_LOG_WARN, "net", "a stranger at %s is passed over: %s", s->address,
                 net_last_error());
-        refuse(s, id, KVS_ERR_FORMAT, net_last_error());
+        refuse(s, route, KVS_ERR_FORMAT, net_last_error());
         return;
     }
     net_text_add(&text, "%s is shut out, as it sent nonsense: %s", member->label, net_last_error());
@@ -557,41 +561,69 @@ static void take_known(net_scheduler_t *s, net_member_t *member, const net_wire_
         net_channel_post(&member->channel, &end, NULL);
     } else if (net_channel_receive(&member->channel, wire, &deliver) != KVS_OK ||
                (deliver && take_from(s, member, wire) != KVS_OK)) {
-        malformed(s, &member->id, member);
+        malformed(s, &member->route, member);
     }
 }
 
-static void take_frame(net_scheduler_t *s, const net_id_t *id, const void *bytes, size_t n)
+/* Of what is too broken to say whose it is, the connection does. */
+static net_member_t *find_by_route(const net_scheduler_t *s, const net_route_t *route)
 {
-    net_member_t *member = net_idmap_find(&s->members, id);
+    for (net_group_t *group = s->groups; group != NULL; group = group->next) {
+        for (size_t i = 0; i < group->n_members; i++) {
+            if (memcmp(&group->members[i]->route, route, sizeof(*route)) == 0) {
+                return group->members[i];
+            }
+        }
+    }
+    return NULL;
+}
+
+static void take_unread(net_scheduler_t *s, const net_route_t *route, const net_wire_t *wire,
+                        kvs_status_t status)
+{
+    net_member_t *member = net_idmap_find(&s->members, wire->link);
+
+    member = member == NULL ? find_by_route(s, route) : member;
+    if (status == KVS_ERR_NOT_IMPLEMENTED && member == NULL) {
+        take_foreign(s, route, wire);
+    } else if (member == NULL || member->state == NET_PRESENT) {
+        malformed(s, route, member);
+    }
+}
+
+static void take_frame(net_scheduler_t *s, const net_route_t *route, const void *bytes, size_t n)
+{
+    net_member_t *member;
     net_wire_t wire;
     kvs_status_t status = net_wire_decode(bytes, n, &wire);
 
-    if (status == KVS_ERR_NOT_IMPLEMENTED && member == NULL) {
-        take_foreign(s, id, &wire);
-    } else if (status != KVS_OK) {
-        malformed(s, id, member);
-    } else if (member != NULL) {
+    if (status != KVS_OK) {
+        take_unread(s, route, &wire, status);
+        return;
+    }
+    member = net_idmap_find(&s->members, wire.link);
+    if (member != NULL) {
+        member->route = *route;
         take_known(s, member, &wire);
     } else if (wire.type == NET_HELLO) {
-        take_hello(s, id, &wire.as.hello);
+        take_hello(s, route, wire.link, &wire.as.hello);
     } else if (wire.type == NET_LEAVE) {
-        answer_stranger(s, id, &(net_wire_t){.type = NET_BYE});
+        answer_stranger(s, route, &(net_wire_t){.type = NET_BYE});
     } else {
-        refuse(s, id, KVS_ERR_PEER, "the scheduler does not know this node, or no longer");
+        refuse(s, route, KVS_ERR_PEER, "the scheduler does not know this node, or no longer");
     }
 }
 
 /* ---- The clock ------------------------------------------------------------------------------- */
 
-static void look_for_silent(net_scheduler_t *s, net_group_t *group, int64_t now)
+static void look_for_silent(net_scheduler_t *s, net_group_t *group, int64_t now, int64_t late)
 {
-    int64_t since = now - s->settings.dead_after_ms * NET_MS;
-
     for (size_t i = group->n_members; i-- > 0;) { /* backwards: burying may remove */
         net_member_t *member = group->members[i];
 
-        if (member->state == NET_PRESENT && member->channel.heard < since) {
+        member->channel.heard += late;
+        if (member->state == NET_PRESENT &&
+            net_is_silent(member->channel.heard, now, s->settings.dead_after_ms * NET_MS)) {
             net_text_t text = {.n = 0};
             char seconds[32];
 
@@ -616,11 +648,15 @@ static void fail_late(net_scheduler_t *s, net_group_t *group)
 static int64_t tick(net_scheduler_t *s)
 {
     int64_t now = net_now(), beat = s->settings.heartbeat_ms * NET_MS;
-    int64_t next = now + beat;
+    int64_t next = now + beat / 2, late = 0;
+    bool looks = now - s->liveness.looked >= beat / 2;
 
+    if (looks) {
+        late = net_liveness_look(&s->liveness, now, beat);
+    }
     for (net_group_t *group = s->groups; group != NULL; group = group->next) {
-        if (now - s->looked >= beat / 2) {
-            look_for_silent(s, group, now);
+        if (looks) {
+            look_for_silent(s, group, now, late);
         }
         if (!group->settled && !group->ended && now >= group->deadline) {
             fail_late(s, group);
@@ -630,7 +666,6 @@ static int64_t tick(net_scheduler_t *s)
         }
         next = group->deadline > now ? net_earlier(next, group->deadline) : next;
     }
-    s->looked = now - s->looked >= beat / 2 ? now : s->looked;
     check_over(s, now);
     return net_earlier(next, s->groups == NULL && s->deadline > now ? s->deadline : NET_NEVER);
 }
@@ -640,10 +675,10 @@ static int64_t tick(net_scheduler_t *s)
 static void receive(net_scheduler_t *s)
 {
     net_frame_t frame;
-    net_id_t id;
+    net_route_t route;
 
-    for (int i = 0; i < BATCH && net_socket_receive(s->socket, &id, &frame, 1) == 1; i++) {
-        take_frame(s, &id, net_frame_data(&frame), net_frame_size(&frame));
+    for (int i = 0; i < BATCH && net_socket_receive(s->socket, &route, &frame, 1) == 1; i++) {
+        take_frame(s, &route, net_frame_data(&frame), net_frame_size(&frame));
         net_frame_release(&frame);
     }
 }
@@ -798,7 +833,7 @@ kvs_status_t net_scheduler_open(net_context_t *context, const kvs_net_settings_t
     s->wake_fd = -1;
     s->token = net_random();
     s->deadline = net_deadline(settings->rendezvous_ms);
-    s->looked = net_now();
+    s->liveness.looked = net_now();
     pthread_mutex_init(&s->lock, NULL);
     net_cond_init(&s->changed);
     net_host_name(host);

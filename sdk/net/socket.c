@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* socket.c - ROUTER and DEALER of plain libzmq (czmq installs signal handlers). Every socket gets its
- * options before it binds or connects; a listener hands a re-made connection its old id. */
+ * options before it binds or connects. */
 #include "socket.h"
 
 #include <errno.h>
@@ -12,7 +12,6 @@
 
 _Static_assert(sizeof(net_frame_t) == sizeof(zmq_msg_t), "a frame is a zmq_msg_t");
 
-#define FIRST_BYTE       'k'  /* ids that begin with a zero byte are ZeroMQ's own */
 #define MAX_WAITING      4096 /* messages received and not taken, of one connection */
 #define RECONNECT_MS     100
 #define MAX_RECONNECT_MS 1000
@@ -123,8 +122,7 @@ kvs_status_t net_listener_open(net_context_t *context, const char *host, int por
         return status;
     }
     endpoint_of(endpoint, sizeof(endpoint), host, port);
-    if (!set_int(socket, ZMQ_ROUTER_MANDATORY, 1) || !set_int(socket, ZMQ_ROUTER_HANDOVER, 1) ||
-        zmq_bind(socket, endpoint) != 0) {
+    if (!set_int(socket, ZMQ_ROUTER_MANDATORY, 1) || zmq_bind(socket, endpoint) != 0) {
         int cause = errno;
 
         zmq_close(socket);
@@ -151,21 +149,17 @@ kvs_status_t net_listener_name(net_socket_t *socket, const char *name)
 }
 
 kvs_status_t net_connector_open(net_context_t *context, const char *host, int port,
-                                const net_id_t *id, const net_socket_options_t *options,
-                                net_socket_t **ret_socket)
+                                const net_socket_options_t *options, net_socket_t **ret_socket)
 {
     char endpoint[300];
-    unsigned char name[1 + NET_ID_BYTES] = {FIRST_BYTE};
     void *socket;
     kvs_status_t status = open_socket(context, ZMQ_DEALER, options, &socket);
 
     if (status != KVS_OK) {
         return status;
     }
-    memcpy(name + 1, id->bytes, NET_ID_BYTES);
     endpoint_of(endpoint, sizeof(endpoint), host, port);
-    if (zmq_setsockopt(socket, ZMQ_ROUTING_ID, name, sizeof(name)) != 0 ||
-        !set_int(socket, ZMQ_RECONNECT_IVL, RECONNECT_MS) ||
+    if (!set_int(socket, ZMQ_RECONNECT_IVL, RECONNECT_MS) ||
         !set_int(socket, ZMQ_RECONNECT_IVL_MAX, MAX_RECONNECT_MS) ||
         zmq_connect(socket, endpoint) != 0) {
         int cause = errno;
@@ -233,15 +227,10 @@ static bool send_one(void *socket, net_frame_t *frame, bool more)
     return zmq_msg_send(msg(frame), socket, ZMQ_DONTWAIT | (more ? ZMQ_SNDMORE : 0)) >= 0;
 }
 
-bool net_socket_send(net_socket_t *socket, const net_id_t *to, net_frame_t *frames, size_t n)
+bool net_socket_send(net_socket_t *socket, const net_route_t *to, net_frame_t *frames, size_t n)
 {
-    unsigned char name[1 + NET_ID_BYTES] = {FIRST_BYTE};
-    bool sent = true;
+    bool sent = to == NULL || zmq_send(socket, to->bytes, to->n, ZMQ_DONTWAIT | ZMQ_SNDMORE) >= 0;
 
-    if (to != NULL) {
-        memcpy(name + 1, to->bytes, NET_ID_BYTES);
-        sent = zmq_send(socket, name, sizeof(name), ZMQ_DONTWAIT | ZMQ_SNDMORE) >= 0;
-    }
     for (size_t i = 0; i < n; i++) {
         sent = sent && send_one(socket, &frames[i], i + 1 < n);
         if (!sent) {
@@ -277,20 +266,21 @@ static void pass_over(void *socket, bool more)
     }
 }
 
-/* The frame with the sender's id; false if it is not one of ours. */
-static bool take_id(net_frame_t *frame, net_id_t *ret_from)
+/* ZeroMQ's own names for connections are of 5 bytes; longer ones are none of ours. */
+static bool take_route(net_frame_t *frame, net_route_t *ret_from)
 {
-    const unsigned char *name = net_frame_data(frame);
-    bool ours = net_frame_size(frame) == 1 + NET_ID_BYTES && name[0] == FIRST_BYTE;
+    size_t n = net_frame_size(frame);
 
-    if (ours) {
-        memcpy(ret_from->bytes, name + 1, NET_ID_BYTES);
+    if (n > sizeof(ret_from->bytes)) {
+        return false;
     }
-    return ours;
+    *ret_from = (net_route_t){.n = (uint8_t)n};
+    memcpy(ret_from->bytes, net_frame_data(frame), n);
+    return true;
 }
 
 /* The frames of the message that is next: their number; 0: nothing there; max + 1: not one of ours. */
-static size_t receive_message(void *socket, net_id_t *ret_from, net_frame_t *frames, size_t max)
+static size_t receive_message(void *socket, net_route_t *ret_from, net_frame_t *frames, size_t max)
 {
     net_frame_t frame;
     size_t n = 0;
@@ -300,7 +290,7 @@ static size_t receive_message(void *socket, net_id_t *ret_from, net_frame_t *fra
         if (!receive_one(socket, &frame)) {
             return 0;
         }
-        ours = take_id(&frame, ret_from);
+        ours = take_route(&frame, ret_from);
         more = has_more(&frame);
         net_frame_release(&frame);
     }
@@ -323,7 +313,8 @@ static size_t receive_message(void *socket, net_id_t *ret_from, net_frame_t *fra
     return max + 1;
 }
 
-size_t net_socket_receive(net_socket_t *socket, net_id_t *ret_from, net_frame_t *frames, size_t max)
+size_t net_socket_receive(net_socket_t *socket, net_route_t *ret_from, net_frame_t *frames,
+                          size_t max)
 {
     size_t n;
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* socket.h - the part of ZeroMQ that net uses; socket.c alone includes zmq.h.
  *
- * Two kinds: a listener, on which frames of many connections arrive, each with the id its connector
- * chose, and which can answer an id; and a connector to one listener. A socket is used by one thread
+ * Two kinds: a listener, on which frames of many connections arrive, each with the way
+ * back, on which it can be answered; and a connector to one listener. A socket is used by one thread
  * at a time: its owner's, or whoever holds its lock. Nothing here waits except net_wait. */
 #ifndef NET_SOCKET_H
 #define NET_SOCKET_H
@@ -14,11 +14,12 @@
 typedef struct net_context net_context_t;
 typedef struct net_socket net_socket_t;
 
-/* What a connector calls itself: random, so that nobody takes another's by chance. */
-#define NET_ID_BYTES 16
-typedef struct net_id {
-    uint8_t bytes[NET_ID_BYTES];
-} net_id_t;
+/* The way back to whoever sent something to a listener, until that connection is lost. A connection that
+ * is made anew has a new one: giving it the old one's name loses it now and then (libzmq 2892). */
+typedef struct net_route {
+    uint8_t n;
+    uint8_t bytes[15];
+} net_route_t;
 
 typedef struct net_socket_options {
     uint64_t max_frame_bytes; /* a connection that sends more is closed */
@@ -39,8 +40,7 @@ kvs_status_t net_listener_open(net_context_t *context, const char *host, int por
 kvs_status_t net_listener_name(net_socket_t *socket, const char *name);
 /* Connect to host and port, or, with port -1, to a named listener of the context. */
 kvs_status_t net_connector_open(net_context_t *context, const char *host, int port,
-                                const net_id_t *id, const net_socket_options_t *options,
-                                net_socket_t **ret_socket);
+                                const net_socket_options_t *options, net_socket_t **ret_socket);
 /* Frames not sent yet are tried for `linger_ms`, in the background. NULL does nothing. */
 void net_socket_close(net_socket_t *socket, int linger_ms);
 
@@ -61,11 +61,10 @@ void net_frame_release(net_frame_t *frame);
 
 /* Send the frames as one message, after `to` for listeners. They are emptied. False: not sent, as the
  * other side is not connected; frames that were lent are released. */
-bool net_socket_send(net_socket_t *socket, const net_id_t *to, net_frame_t *frames, size_t n);
+bool net_socket_send(net_socket_t *socket, const net_route_t *to, net_frame_t *frames, size_t n);
 /* Receive a message of at most `max` frames, on a listener with its sender. Number of frames, to be
- * released; 0: nothing there. A message with more is passed over, and one from a peer without a
- * proper id. */
-size_t net_socket_receive(net_socket_t *socket, net_id_t *ret_from, net_frame_t *frames,
+ * released; 0: nothing there. A message with more is passed over. */
+size_t net_socket_receive(net_socket_t *socket, net_route_t *ret_from, net_frame_t *frames,
                           size_t max);
 
 #define NET_WAIT_MAX 4

@@ -425,6 +425,7 @@ static void walk_head(cursor_t *c, net_wire_t *wire)
     u16(c, &wire->type);
     u32(c, &wire->flags);
     reserved(c);
+    u64(c, &wire->link);
     u64(c, &wire->seq);
     u64(c, &wire->ack);
     if (c->mode == READ && magic != NET_WIRE_MAGIC) {
@@ -509,8 +510,9 @@ void net_wire_encode(const net_wire_t *wire, const net_wire_lists_t *lists, void
     (void)walk(WRITE, wire, lists, frame);
 }
 
-void net_wire_set_numbers(void *frame, uint64_t seq, uint64_t ack)
+void net_wire_stamp(void *frame, uint64_t link, uint64_t seq, uint64_t ack)
 {
-    put_le((uint8_t *)frame + 16, seq, 8);
-    put_le((uint8_t *)frame + 24, ack, 8);
+    put_le((uint8_t *)frame + 16, link, 8);
+    put_le((uint8_t *)frame + 24, seq, 8);
+    put_le((uint8_t *)frame + 32, ack, 8);
 }

@@ -11,8 +11,8 @@
 
 #define NET_WIRE_MAGIC       0x4e53564bu /* "KVSN" */
 #define NET_WIRE_VERSION     1
-#define NET_WIRE_HEAD_BYTES  32
-#define NET_WIRE_DATA_BYTES  56          /* head and fixed part of a data message */
+#define NET_WIRE_HEAD_BYTES  40
+#define NET_WIRE_DATA_BYTES  64          /* head and fixed part of a data message */
 #define NET_WIRE_MAX_CONTROL (32u << 20) /* bytes of a frame other than data */
 #define NET_WIRE_MAX_TEXT    8192
 #define NET_WIRE_MAX_FACTS   64
@@ -158,8 +158,9 @@ typedef struct net_wire {
     uint16_t version;
     uint16_t type;  /* net_wire_type_t */
     uint32_t flags; /* NET_ACK_NOW, NET_RESEND */
-    uint64_t seq;   /* number of this frame on its link, from 1; 0: none */
-    uint64_t ack;   /* everything up to this number has come the other way */
+    uint64_t link; /* whose connection it came by: the sender's random number; the scheduler's: 0 */
+    uint64_t seq;  /* number of this frame on its link, from 1; 0: none */
+    uint64_t ack;  /* everything up to this number has come the other way */
     union {
         net_hello_t hello;
         net_welcome_t welcome;
@@ -179,7 +180,8 @@ typedef struct net_wire {
 const char *net_wire_name(unsigned type);
 
 /* Read a frame. ERR_FORMAT: what is wrong and where. ERR_NOT_IMPLEMENTED: another version, which
- * `ret_wire->version` gives; of a HELLO the door has been read, of others nothing. */
+ * `ret_wire->version` gives; of a HELLO the door has been read, of others nothing. In both cases
+ * `ret_wire->link` is given as far as it was reached, else 0. */
 kvs_status_t net_wire_decode(const void *frame, size_t n_bytes, net_wire_t *ret_wire);
 
 /* Step through a list that net_wire_decode gave; false at its end. */
@@ -201,7 +203,7 @@ size_t net_wire_size(const net_wire_t *wire, const net_wire_lists_t *lists);
 void net_wire_encode(const net_wire_t *wire, const net_wire_lists_t *lists, void *frame);
 
 /* Write these anew into an encoded frame. */
-void net_wire_set_numbers(void *frame, uint64_t seq, uint64_t ack);
+void net_wire_stamp(void *frame, uint64_t link, uint64_t seq, uint64_t ack);
 
 /* Bytes of a data frame, and where in it the inline body begins. */
 size_t net_wire_data_size(size_t n_header, size_t n_inline);

@@ -48,7 +48,7 @@ static void forget_settings(void)
 }
 
 /* In the child: never returns. It ends with the test, whatever happens. */
-static void become(const char *environment, int in, int out)
+static void become(const crew_hand_t *hand, const char *environment, int in, int out)
 {
     char copy[2048], *state = NULL;
 
@@ -59,6 +59,9 @@ static void become(const char *environment, int in, int out)
     snprintf(copy, sizeof(copy), "%s", environment);
     for (char *at = strtok_r(copy, " ", &state); at != NULL; at = strtok_r(NULL, " ", &state)) {
         putenv(strdup(at));
+    }
+    if (hand->netns != NULL) {
+        execlp("ip", "ip", "netns", "exec", hand->netns, NET_NODE, (char *)NULL);
     }
     execl(NET_NODE, "net_node", (char *)NULL);
     _exit(127);
@@ -76,7 +79,7 @@ void crew_start(crew_hand_t *hand, const char *name, const char *environment)
     snprintf(hand->name, sizeof(hand->name), "%s", name);
     hand->pid = fork();
     if (hand->pid == 0) {
-        become(environment, to[0], from[1]);
+        become(hand, environment, to[0], from[1]);
     }
     close(to[0]);
     close(from[1]);

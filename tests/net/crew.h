@@ -16,6 +16,7 @@ typedef struct crew_hand {
     int pid; /* 0: not running */
     int to, from;
     char name[64];     /* "worker 1", for messages of the test */
+    const char *netns; /* the network namespace to run in; NULL: the test's own */
     char heard[65536]; /* lines, each once */
     size_t n_heard;
 } crew_hand_t;

@@ -26,6 +26,12 @@ static pthread_mutex_t out_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic int end_status; /* of a server's job */
 static int end_fd;             /* readable once that has ended */
 
+/* A storm: numbered messages, whose echoes have to come once each and in order. */
+static pthread_mutex_t storm_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t storm_moves = PTHREAD_COND_INITIALIZER;
+static uint32_t n_echoes, n_wrong; /* guarded by storm_lock */
+static _Atomic bool is_storm;
+
 static void line(const char *format, ...) KVS_PRINTF(1, 2);
 static void line(const char *format, ...)
 {
@@ -67,6 +73,17 @@ static void on_event(void *arg, const kvs_net_event_t *event)
     }
 }
 
+static void take_echo(const kvs_net_message_t *message)
+{
+    uint32_t number;
+
+    memcpy(&number, message->body, sizeof(number));
+    pthread_mutex_lock(&storm_lock);
+    n_wrong += number != n_echoes++;
+    pthread_cond_signal(&storm_moves);
+    pthread_mutex_unlock(&storm_lock);
+}
+
 static void on_message(void *arg, kvs_net_message_t *message)
 {
     kvs_net_send_t send = KVS_NET_SEND_INIT;
@@ -75,7 +92,10 @@ static void on_message(void *arg, kvs_net_message_t *message)
         send.store = message->store;
         send.body = message->body;
         send.n_body_bytes = message->n_body_bytes;
+        send.flags = KVS_NET_URGENT;
         (void)kvs_net_send(server, message->from, &send); /* the sender may be gone */
+    } else if (is_storm) {
+        take_echo(message);
     } else {
         line("message of %zu bytes from %s", message->n_body_bytes, message->from->label);
     }
@@ -166,6 +186,41 @@ static void do_send(const char *words)
     free(body);
 }
 
+/* "storm N": a line when half of them are back, and one at the end. */
+static void do_storm(const char *words)
+{
+    uint32_t n = (uint32_t)strtoul(words, NULL, 10);
+    const kvs_net_peer_t *to = kvs_net_node_peer(worker, KVS_NET_SERVER, 0);
+    uint32_t *body = calloc(1, 20000);
+    kvs_status_t status = KVS_OK;
+
+    n_echoes = n_wrong = 0;
+    is_storm = true;
+    for (uint32_t i = 0; i < n && status == KVS_OK; i++) {
+        kvs_net_send_t send = KVS_NET_SEND_INIT;
+
+        body[0] = i;
+        send.body = body;
+        send.n_body_bytes = i % 8 == 0 ? 20000 : 4;
+        status = kvs_net_send_wait(worker, to, &send, PATIENCE_MS);
+        if (i == n / 2) {
+            line("half");
+        }
+    }
+    pthread_mutex_lock(&storm_lock);
+    while (status == KVS_OK && n_echoes < n) {
+        pthread_cond_wait(&storm_moves, &storm_lock);
+    }
+    pthread_mutex_unlock(&storm_lock);
+    is_storm = false;
+    free(body);
+    if (status == KVS_OK) {
+        line("storm %u echoes, %u out of order", n_echoes, n_wrong);
+    } else {
+        result("storm", status);
+    }
+}
+
 static void do_dead(const char *words)
 {
     int dead = 0;
@@ -235,6 +290,8 @@ static bool obey(const char *command)
     } else if (is(command, "closestore", &words)) {
         result("closestore", kvs_net_store_close(store, strtol(words, NULL, 10)));
         store = NULL;
+    } else if (is(command, "storm", &words)) {
+        do_storm(words);
     } else if (is(command, "dead", &words)) {
         do_dead(words);
     } else if (is(command, "fork", &words)) {

@@ -4,6 +4,7 @@
 #include "crew.h"
 #include "threads.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <time.h>
@@ -147,6 +148,28 @@ static void a_worker_that_is_stopped_is_told_when_it_wakes(void)
     check_ends(&crew, "worker 1", pid);
 }
 
+static void a_job_that_sleeps_as_a_whole_wakes_unharmed(void)
+{
+    crew_t crew;
+    crew_hand_t *hands[] = {&crew.scheduler, &crew.server[0], &crew.worker[0], &crew.worker[1]};
+
+    crew_open(&crew, 2, 1, "KVSTORE_HEARTBEAT=0.2 KVSTORE_DEAD_AFTER=2");
+    open_stores(&crew);
+    for (int i = 0; i < 4; i++) {
+        crew_kill(hands[i], SIGSTOP);
+    }
+    poll(NULL, 0, 2500); /* longer than it takes to be dead: there is nothing else to wait for */
+    for (int i = 3; i >= 0; i--) {
+        crew_kill(hands[i], SIGCONT);
+    }
+    crew_say(&crew.worker[0], "barrier 10000");
+    KT_STR(crew_ask(&crew.worker[1], "barrier ", "barrier 10000"), "KVS_OK");
+    KT_STR(crew_hear(&crew.worker[0], "barrier "), "KVS_OK");
+    KT_STR(crew_ask(&crew.worker[0], "send ", "send 2 0 10"), "KVS_OK");
+    (void)crew_hear(&crew.worker[0], "message of 10 bytes");
+    crew_close(&crew);
+}
+
 static void servers_and_scheduler_end_when_all_workers_are_killed(void)
 {
     crew_t crew;
@@ -195,7 +218,8 @@ static bool has_answer(void *arg)
 /* Start a worker 0 until the place of the one that was killed is free. */
 static void start_until_admitted(crew_t *crew)
 {
-    time_t deadline = time(NULL) + 30; /* the first is only dead when nothing has been heard of it */
+    time_t deadline =
+        time(NULL) + 30; /* the first is only dead when nothing has been heard of it */
     bool refused = true;
 
     while (refused && time(NULL) < deadline) {
@@ -254,6 +278,7 @@ static const kt_test_t tests[] = {
     KT_TEST(a_killed_scheduler_ends_servers_and_fails_barriers),
     KT_TEST(a_worker_that_leaves_is_not_dead),
     KT_TEST(a_worker_that_is_stopped_is_told_when_it_wakes),
+    KT_TEST(a_job_that_sleeps_as_a_whole_wakes_unharmed),
     KT_TEST(servers_and_scheduler_end_when_all_workers_are_killed),
     KT_TEST(a_killed_host_of_the_embedded_roles_is_noticed),
     KT_TEST(a_worker_killed_while_it_waits_may_be_started_again),

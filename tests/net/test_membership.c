@@ -9,7 +9,6 @@
 typedef struct visitor {
     uint8_t frame[2048];
     net_wire_t wire;
-    net_id_t id;
 } visitor_t;
 
 static net_hello_t plain_hello(int role, int rank, const char *host, int64_t pid)
@@ -31,7 +30,7 @@ static visitor_t visitor(net_hello_t hello, const kvs_net_fact_t *facts, size_t 
 {
     net_wire_t wire = {.type = NET_HELLO, .as.hello = hello};
     net_wire_lists_t lists = {.facts = facts, .n_facts = n_facts};
-    visitor_t v = {.id.bytes = {(uint8_t)hello.pid}};
+    visitor_t v;
 
     net_wire_encode(&wire, &lists, v.frame);
     return v;
@@ -47,7 +46,7 @@ static kvs_status_t let_in(net_group_t *group, net_hello_t hello, const char *va
     net_member_t *member;
 
     KT_OK(net_wire_decode(v.frame, net_wire_size(&measured, &lists), &v.wire));
-    return net_group_admit(group, &v.wire.as.hello, &v.id, &member, ret_fails_all);
+    return net_group_admit(group, &v.wire.as.hello, (uint64_t)hello.pid, &member, ret_fails_all);
 }
 
 static kvs_status_t come(net_group_t *group, int role, int rank, const char *host, int64_t pid)
@@ -182,6 +181,16 @@ static void a_rank_that_is_taken_is_refused_and_both_are_named(void)
     net_group_free(group);
 }
 
+static void a_rank_that_cannot_be_is_refused(void)
+{
+    net_group_t *group = group_of(2, 1);
+
+    KT_FAIL(come(group, KVS_NET_WORKER, 2, "b", 20), KVS_ERR_PEER,
+            "worker 2 (host b, pid 20) has a rank outside the job's 2 workers");
+    KT_FAIL(come(group, KVS_NET_SERVER, 1, "b", 21), KVS_ERR_PEER, "outside the job's 1 servers");
+    net_group_free(group);
+}
+
 static void one_too_many_is_refused(void)
 {
     net_group_t *group = group_of(2, 1);
@@ -291,6 +300,7 @@ static const kt_test_t tests[] = {
     KT_TEST(who_is_missing_is_named),
     KT_TEST(many_missing_ones_are_counted),
     KT_TEST(a_rank_that_is_taken_is_refused_and_both_are_named),
+    KT_TEST(a_rank_that_cannot_be_is_refused),
     KT_TEST(one_too_many_is_refused),
     KT_TEST(counts_that_differ_fail_everyone),
     KT_TEST(facts_that_differ_fail_everyone),

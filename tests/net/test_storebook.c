@@ -47,11 +47,10 @@ static void set_up(book_t *b)
                              .address = "127.0.0.1:1",
                              .n_workers = 2,
                              .n_servers = 1};
-        net_id_t id = {.bytes = {(uint8_t)i}};
         net_member_t *member;
         bool fails_all;
 
-        KT_OK(net_group_admit(b->group, &hello, &id, &member, &fails_all));
+        KT_OK(net_group_admit(b->group, &hello, 1 + (uint64_t)i, &member, &fails_all));
     }
     KT_OK(net_group_settle(b->group));
     b->book = (net_storebook_t){.group = b->group, .say = say, .arg = b};

@@ -21,24 +21,14 @@ static void split(const char *address, char host[NET_HOST_MAX], int *ret_port)
     KT_OK(net_address_split(address, host, ret_port));
 }
 
-static net_id_t random_id(void)
-{
-    net_id_t id;
-    uint64_t parts[2] = {net_random(), net_random()};
-
-    memcpy(id.bytes, parts, sizeof(id.bytes));
-    return id;
-}
-
 static net_socket_t *connect_to(const char *address)
 {
     net_socket_t *socket = NULL;
-    net_id_t id = random_id();
     char host[NET_HOST_MAX];
     int port;
 
     split(address, host, &port);
-    KT_OK(net_connector_open(context, host, port, &id, &options, &socket));
+    KT_OK(net_connector_open(context, host, port, &options, &socket));
     return socket;
 }
 
@@ -55,7 +45,6 @@ static void send_wire(net_socket_t *socket, net_wire_t wire)
     uint8_t bytes[1024];
 
     net_wire_encode(&wire, NULL, bytes);
-    net_wire_set_numbers(bytes, wire.seq, wire.ack);
     send_bytes(socket, bytes, net_wire_size(&wire, NULL));
 }
 
@@ -64,10 +53,10 @@ static bool receive_type(net_socket_t *socket, bool listener, unsigned type, net
                          net_wire_t *ret_wire)
 {
     int64_t deadline = net_deadline(CREW_PATIENCE_MS);
-    net_id_t id;
+    net_route_t route;
 
     while (net_now() < deadline) {
-        if (net_socket_receive(socket, listener ? &id : NULL, frame, 1) == 1) {
+        if (net_socket_receive(socket, listener ? &route : NULL, frame, 1) == 1) {
             if (net_wire_decode(net_frame_data(frame), net_frame_size(frame), ret_wire) == KVS_OK &&
                 ret_wire->type == type) {
                 return true;
@@ -241,6 +230,10 @@ static void a_hello_of_another_version_is_answered_in_words(void)
 
 /* ---- A member that lies ----------------------------------------------------------------------- */
 
+/* What the liar calls its two connections. */
+#define CONTROL_LINK 0x1111
+#define LANE_LINK    0x2222
+
 /* Worker 1 of a job of two, played by this process. */
 typedef struct liar {
     net_socket_t *control, *listener, *lane;
@@ -268,6 +261,7 @@ static void join_job(liar_t *liar, const char *scheduler)
     const net_wire_lists_t lists = {.facts = facts, .n_facts = 2};
     char own[64];
     net_wire_t wire = {.type = NET_HELLO,
+                       .link = CONTROL_LINK,
                        .as.hello = {.job_id = "default",
                                     .host = "liar",
                                     .role = KVS_NET_WORKER,
@@ -296,12 +290,13 @@ static void join_job(liar_t *liar, const char *scheduler)
     liar->lane = connect_to(liar->server_address);
     send_wire(liar->lane,
               (net_wire_t){.type = NET_LANE,
+                           .link = LANE_LINK,
                            .as.lane = {liar->token, liar->incarnation, liar->server, 0, 0}});
 }
 
 static void leave_job(liar_t *liar)
 {
-    send_wire(liar->control, (net_wire_t){.type = NET_LEAVE, .seq = 1});
+    send_wire(liar->control, (net_wire_t){.type = NET_LEAVE, .link = CONTROL_LINK, .seq = 1});
     net_socket_close(liar->control, 1000);
     net_socket_close(liar->lane, 0);
     net_socket_close(liar->listener, 0);
@@ -344,7 +339,8 @@ static void check_shut_out(crew_t *crew, liar_t *liar, const char *part)
 
 static net_wire_t data_frame(uint64_t seq, uint64_t ack, uint64_t n_body)
 {
-    return (net_wire_t){.type = NET_DATA, .seq = seq, .ack = ack, .as.data = {.n_body = n_body}};
+    return (net_wire_t){
+        .type = NET_DATA, .link = LANE_LINK, .seq = seq, .ack = ack, .as.data = {.n_body = n_body}};
 }
 
 static void a_member_that_sends_garbage_is_shut_out(void)
@@ -416,6 +412,34 @@ static void a_gap_is_asked_for_and_filled(void)
     crew_close(&crew);
 }
 
+static void what_is_asked_for_is_sent_again(void)
+{
+    crew_t crew;
+    liar_t liar;
+    net_frame_t frame;
+    net_wire_t got;
+
+    open_job_with(&crew, &liar);
+    for (uint64_t seq = 1; seq <= 2; seq++) {
+        send_wire(liar.lane, data_frame(seq, 0, 0));
+    }
+    for (uint64_t n = 0; n < 2; n++) {
+        if (receive_type(liar.listener, true, NET_DATA, &frame, &got)) {
+            KT_INT(got.seq, n + 1);
+            net_frame_release(&frame);
+        }
+    }
+    send_wire(liar.lane,
+              (net_wire_t){.type = NET_ACK, .link = LANE_LINK, .flags = NET_RESEND, .ack = 1});
+    if (receive_type(liar.listener, true, NET_DATA, &frame, &got)) {
+        KT_INT(got.seq, 2); /* only what was not acknowledged */
+        net_frame_release(&frame);
+    }
+    check_alive(&crew);
+    leave_job(&liar);
+    crew_close(&crew);
+}
+
 static const kt_test_t tests[] = {
     KT_TEST(what_is_no_zeromq_is_ignored),
     KT_TEST(garbage_from_strangers_is_ignored),
@@ -426,6 +450,7 @@ static const kt_test_t tests[] = {
     KT_TEST(a_member_that_acknowledges_what_was_not_sent_is_shut_out),
     KT_TEST(a_member_whose_body_is_missing_is_shut_out),
     KT_TEST(a_gap_is_asked_for_and_filled),
+    KT_TEST(what_is_asked_for_is_sent_again),
 };
 
 int main(int argc, char **argv)

@@ -128,15 +128,18 @@ static void fields_arrive(void)
 /* By hand, from WIRE.md. */
 static void bytes_are_little_endian_and_where_the_reference_says(void)
 {
+    /* clang-format off */
     static const uint8_t want[] = {
-        'K',  'V',  'S',  'N',  1,    0,    5,    0,
-        2,    0,    0,    0,    0,    0,    0,    0, /* magic version type flags 0 */
-        0,    0,    0,    0,    0,    0,    0,    0,
-        0x11, 0x22, 0,    0,    0,    0,    0,    0,    /* seq ack */
-        0xef, 0xcd, 0xab, 0x89, 0x67, 0x45, 0x23, 0x01, /* last */
+        'K', 'V', 'S', 'N', 1, 0, 5, 0, 2, 0, 0, 0, 0, 0, 0, 0, /* magic version type flags reserved */
+        0x77, 0, 0, 0, 0, 0, 0, 0,                              /* link */
+        0, 0, 0, 0, 0, 0, 0, 0,                                 /* seq */
+        0x11, 0x22, 0, 0, 0, 0, 0, 0,                           /* ack */
+        0xef, 0xcd, 0xab, 0x89, 0x67, 0x45, 0x23, 0x01,         /* last */
     };
+    /* clang-format on */
     net_wire_t wire = {.type = NET_BEAT,
                        .flags = NET_RESEND,
+                       .link = 0x77,
                        .ack = 0x2211,
                        .as.beat.last = UINT64_C(0x0123456789abcdef)};
     uint8_t frame[64];
@@ -144,10 +147,11 @@ static void bytes_are_little_endian_and_where_the_reference_says(void)
     KT_INT(net_wire_size(&wire, NULL), sizeof(want));
     net_wire_encode(&wire, NULL, frame);
     KT_TRUE(memcmp(frame, want, sizeof(want)) == 0);
-    net_wire_set_numbers(frame, 0x0807060504030201, 1);
-    KT_INT(frame[16], 1);
-    KT_INT(frame[23], 8);
+    net_wire_stamp(frame, 9, 0x0807060504030201, 1);
+    KT_INT(frame[16], 9);
     KT_INT(frame[24], 1);
+    KT_INT(frame[31], 8);
+    KT_INT(frame[32], 1);
 }
 
 /* In memory of exactly that size, so that a sanitizer sees a read beyond it. */
@@ -303,7 +307,7 @@ static void data_carries_header_and_body(void)
     uint8_t *frame = data_frame("header", "the body", &n);
     net_wire_t got;
 
-    KT_INT(n, 56 + 8 + 8); /* the header is padded to 8 */
+    KT_INT(n, 64 + 8 + 8); /* the header is padded to 8 */
     KT_OK(net_wire_decode(frame, n, &got));
     KT_INT(got.as.data.store, 5);
     KT_INT(got.as.data.n_header, 6);
