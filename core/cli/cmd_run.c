@@ -25,6 +25,7 @@
 #define MAX_PROCESSES 1000
 #define ANNOUNCE_MS   60000 /* a scheduler that has not listened by then never will */
 #define TERM_MS       2000  /* from being told to end to being killed */
+#define AFTER_WORKERS 2.0   /* seconds that the others have when all workers ended well */
 
 typedef struct run {
     run_job_t job;
@@ -127,6 +128,16 @@ static int parse(int argc, char **argv, run_t *run)
     return 0;
 }
 
+/* The job is to end: by itself within the grace time, else told to. */
+static void begin_end(run_t *run, int exit_status, double grace)
+{
+    if (run->is_ending == 0) {
+        run->exit_status = exit_status;
+        run->is_ending = 1;
+        run->next_ms = now_ms() + (int64_t)(grace * 1000);
+    }
+}
+
 /* ---- Starting ------------------------------------------------------------------------------------------- */
 
 static int fail(const char *what)
@@ -152,7 +163,8 @@ static int start(run_t *run, const char *role, int rank, char *const *argv, int 
     return 0;
 }
 
-/* The address that the scheduler writes once it listens. 0, or -1 if it never does. */
+/* The address that the scheduler writes once it listens. 0, or -1 if it never does, because it ends,
+ * which is told when it has, or is told to by a signal that waits, or takes too long. */
 static int read_address(run_t *run, int fd)
 {
     run_child_t *scheduler = &run->children[0];
@@ -167,8 +179,14 @@ static int read_address(run_t *run, int fd)
         int64_t left = deadline - now_ms();
         ssize_t got;
 
-        if (left <= 0 || (poll(fds, 4, (int)left) < 0 && errno != EINTR) || fds[3].revents != 0) {
-            return -1; /* also when it has ended, which the loop tells */
+        if (left <= 0) {
+            fprintf(stderr, "kvstore run: for %d s the scheduler has not said where it listens\n",
+                    ANNOUNCE_MS / 1000);
+            begin_end(run, 1, 0);
+            return -1;
+        }
+        if ((poll(fds, 4, (int)left) < 0 && errno != EINTR) || fds[3].revents != 0) {
+            return -1;
         }
         if (fds[1].revents != 0) {
             run_child_pass_on(scheduler, &scheduler->out, STDOUT_FILENO);
@@ -244,16 +262,6 @@ static void signal_all(const run_t *run, int number)
     }
 }
 
-/* The job is to end: by itself within the grace time, if there is one, else told to. */
-static void begin_end(run_t *run, int exit_status, double grace)
-{
-    if (run->is_ending == 0) {
-        run->exit_status = exit_status;
-        run->is_ending = 1;
-        run->next_ms = now_ms() + (int64_t)(grace * 1000);
-    }
-}
-
 static int n_running(const run_t *run, const char *role)
 {
     int n = 0;
@@ -282,7 +290,6 @@ static void force_end(run_t *run)
     if (run->is_ending == 1) {
         name_running(run, "told to end:");
         signal_all(run, SIGTERM);
-        run->exit_status = run->exit_status == 0 ? 1 : run->exit_status;
     } else {
         signal_all(run, SIGKILL);
     }
@@ -290,18 +297,15 @@ static void force_end(run_t *run)
     run->next_ms = now_ms() + TERM_MS;
 }
 
-static void tell_failure(const run_t *run, const run_child_t *child)
+static void tell_failure(const run_child_t *child)
 {
-    int status = run_child_exit_status(child);
-
     if (WIFSIGNALED(child->status)) {
         fprintf(stderr, "kvstore run: %s (pid %d) was killed by signal %d (%s)\n", child->name,
                 (int)child->pid, WTERMSIG(child->status), strsignal(WTERMSIG(child->status)));
     } else {
         fprintf(stderr, "kvstore run: %s (pid %d) failed with exit status %d\n", child->name,
-                (int)child->pid, status);
+                (int)child->pid, run_child_exit_status(child));
     }
-    (void)run;
 }
 
 static void note_end(run_t *run, run_child_t *child, int status)
@@ -309,17 +313,13 @@ static void note_end(run_t *run, run_child_t *child, int status)
     child->status = status;
     child->has_ended = 1;
     run_child_drain(child);
-    if (status != 0 && run->is_ending < 2) {
-        if (run->exit_status == 0) {
-            tell_failure(run, child);
-        }
-        if (run->is_ending == 1 && run->exit_status == 0) {
-            run->exit_status = run_child_exit_status(child);
-        }
+    if (status != 0 && run->is_ending < 2 && run->exit_status == 0) {
+        tell_failure(child);
+        run->is_ending = 0; /* this counts more than that all workers have ended */
         begin_end(run, run_child_exit_status(child), run->grace);
     }
     if (n_running(run, "worker") == 0) {
-        begin_end(run, 0, run->grace);
+        begin_end(run, 0, AFTER_WORKERS);
     }
 }
 
@@ -397,7 +397,6 @@ static int loop(run_t *run)
     if (fds == NULL) {
         return fail("no memory");
     }
-    reap(run); /* those that ended before anybody watched */
     while (n_running(run, NULL) > 0) {
         watch(run, fds);
         if (run->is_ending > 0 && now_ms() >= run->next_ms && n_running(run, NULL) > 0) {
@@ -437,11 +436,13 @@ static int run_job(run_t *run, const char *self)
         run_guard_end(&run->guard);
         return fail("cannot wait for signals");
     }
-    status = start_all(run, self);
-    if (status != 0 || run->job.scheduler[0] == '\0') {
+    if (start_all(run, self) != 0) {
         begin_end(run, 1, 0);
     }
     status = loop(run);
+    if (status == 0 && run->job.scheduler[0] == '\0') {
+        status = 1; /* nothing has been run */
+    }
     signal_all(run, SIGKILL); /* what processes have left behind in their groups */
     run_guard_end(&run->guard);
     (void)close(run->signals);
