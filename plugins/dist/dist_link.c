@@ -29,6 +29,7 @@ struct dist_link {
     pthread_mutex_t lock;
     dist_worker_t **workers; /* guarded by lock, as what follows */
     size_t n_workers, n_room;
+    bool is_over; /* somebody died: there is nobody to say goodbye to */
 };
 
 static pthread_mutex_t link_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -41,6 +42,8 @@ static void on_event(void *arg, const kvs_net_event_t *event)
     dist_link_t *link = arg;
 
     pthread_mutex_lock(&link->lock);
+    link->is_over |= event->kind == KVS_NET_EVENT_DEAD ||
+                     (event->kind == KVS_NET_EVENT_ENDED && event->status != KVS_OK);
     for (size_t i = 0; i < link->n_workers; i++) {
         dist_worker_t *worker = link->workers[i];
 
@@ -139,22 +142,24 @@ static void free_link(dist_link_t *link)
 static void leave(void)
 {
     dist_link_t *link = the_link;
-    bool in_use;
+    bool in_use, is_over;
 
     if (link == NULL || link->pid != getpid()) {
         return;
     }
     pthread_mutex_lock(&link->lock);
     in_use = link->n_workers > 0;
+    is_over = link->is_over;
     pthread_mutex_unlock(&link->lock);
     if (in_use) {
         return;
     }
     the_link = NULL;
-    (void)kvs_net_node_close(link->node, GOODBYE_MS); /* nobody is left to be told, here as below */
+    /* Nobody is left to be told of a failure, here as below. */
+    (void)kvs_net_node_close(link->node, is_over ? 0 : GOODBYE_MS);
     if (link->server != NULL) {
-        (void)dist_server_wait_end(link->server, OTHERS_MS);
-        (void)dist_server_close(link->server, GOODBYE_MS);
+        (void)dist_server_wait_end(link->server, is_over ? 0 : OTHERS_MS);
+        (void)dist_server_close(link->server, is_over ? 0 : GOODBYE_MS);
     }
     (void)kvs_net_job_close(link->job, 0);
     free_link(link);
