@@ -108,9 +108,10 @@ struct kvs_net_node {
     kvs_net_store_t *stores;
     int64_t next_beat, rendezvous_deadline;
     net_liveness_t liveness;
-    bool heard;     /* of the scheduler */
-    bool bye;       /* it has heard our goodbye, or says its own */
-    bool is_orphan; /* it is dead */
+    bool control_used; /* sent on since it was last received from */
+    bool heard;        /* of the scheduler */
+    bool bye;          /* it has heard our goodbye, or says its own */
+    bool is_orphan;    /* it is dead */
     uint64_t n_strangers;
     int64_t tick_ns, next_tick;
     void (*tick)(void *arg);
@@ -178,7 +179,7 @@ void net_node_suspect(kvs_net_node_t *node, net_peer_t *peer, const char *text, 
 
 /* node_receive.c: frames of the scheduler and of peers; on the I/O thread */
 void net_node_receive_control(kvs_net_node_t *node);
-void net_node_receive_peers(kvs_net_node_t *node);
+bool net_node_receive_peers(kvs_net_node_t *node); /* true: there may be more */
 /* Send the acknowledgements that are due, or, with `all`, that will be; gives when the next are. */
 int64_t net_node_send_acks(kvs_net_node_t *node, bool all);
 

@@ -255,6 +255,7 @@ void net_node_receive_control(kvs_net_node_t *node)
 {
     net_frame_t frame;
 
+    node->control_used = false;
     while (net_socket_receive(node->control, NULL, &frame, 1) == 1) {
         take_control(node, net_frame_data(&frame), net_frame_size(&frame));
         net_frame_release(&frame);
@@ -581,7 +582,7 @@ static void take_message(kvs_net_node_t *node, const net_route_t *route, net_fra
     }
 }
 
-void net_node_receive_peers(kvs_net_node_t *node)
+bool net_node_receive_peers(kvs_net_node_t *node)
 {
     net_frame_t frames[2];
     net_route_t route;
@@ -590,11 +591,12 @@ void net_node_receive_peers(kvs_net_node_t *node)
         size_t n = net_socket_receive(node->listener, &route, frames, 2);
 
         if (n == 0) {
-            break;
+            return false;
         }
         take_message(node, &route, frames, n);
         while (n > 0) {
             net_frame_release(&frames[--n]);
         }
     }
+    return true;
 }

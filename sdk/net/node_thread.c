@@ -5,6 +5,7 @@
 
 #include "wake.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -277,6 +278,7 @@ static void transmit(void *arg, const void *bytes, size_t n)
 
     if (net_frame_copy(&frame, bytes, n)) {
         (void)net_socket_send(node->control, NULL, &frame, 1); /* lost ones are sent again */
+        node->control_used = true;
     }
 }
 
@@ -560,16 +562,44 @@ static bool should_leave(kvs_net_node_t *node)
     return closing;
 }
 
-/* Peers' frames wait in the socket until we know who they are. */
+enum { WAKE, CONTROL, LISTENER };
+
+/* Sleep until something is to be done, and do it. Peers' frames wait until we know who they are. ZeroMQ is
+ * asked only where a descriptor says so, or where sending may have swallowed what it would have said. */
+static void wait_and_receive(kvs_net_node_t *node, struct pollfd *items, bool *io_more,
+                             int64_t next)
+{
+    bool knows_peers = node->peers != NULL;
+    int timeout_ms = *io_more || node->control_used ? 0 : net_poll_ms(next);
+
+    (void)poll(items, knows_peers ? 3 : 2, timeout_ms); /* an error is as if nothing had happened */
+    if (knows_peers && (*io_more || items[LISTENER].revents != 0)) {
+        *io_more = net_node_receive_peers(node);
+    }
+    if (items[WAKE].revents != 0) {
+        answer_wake(node);
+    }
+    if (node->control_used || items[CONTROL].revents != 0) {
+        net_node_receive_control(node);
+    }
+    if (!knows_peers && node->peers != NULL) {
+        *io_more = true; /* some may have come before the list */
+    }
+}
+
 static void serve(kvs_net_node_t *node)
 {
-    net_socket_t *sockets[2] = {node->control, node->listener};
+    struct pollfd items[3] = {
+        [WAKE] = {.fd = node->wake_fd, .events = POLLIN},
+        [CONTROL] = {.fd = net_socket_fd(node->control), .events = POLLIN},
+        [LISTENER] = {.fd = net_socket_fd(node->listener), .events = POLLIN},
+    };
     leaving_t leaving = {.begun = false};
+    bool more = false;
 
+    node->control_used = true;
     for (;;) {
         int64_t next = look_at_clock(node);
-        size_t n_sockets = node->peers == NULL ? 1 : 2;
-        unsigned ready;
 
         if (should_leave(node)) {
             if (leave(node, &leaving)) {
@@ -577,14 +607,7 @@ static void serve(kvs_net_node_t *node)
             }
             next = net_earlier(next, leaving.deadline);
         }
-        ready = net_wait(sockets, n_sockets, &node->wake_fd, 1, net_poll_ms(next));
-        if (n_sockets == 2) {
-            net_node_receive_peers(node);
-        }
-        if ((ready & 1) != 0) {
-            answer_wake(node);
-        }
-        net_node_receive_control(node);
+        wait_and_receive(node, items, &more, next);
     }
 }
 

@@ -332,7 +332,7 @@ static bool has_input(net_socket_t *socket)
     return zmq_getsockopt(socket, ZMQ_EVENTS, &events, &size) == 0 && (events & ZMQ_POLLIN) != 0;
 }
 
-static int fd_of(net_socket_t *socket)
+int net_socket_fd(net_socket_t *socket)
 {
     int fd = -1;
     size_t size = sizeof(fd);
@@ -354,7 +354,7 @@ unsigned net_wait(net_socket_t *const *sockets, size_t n_sockets, const int *fds
     }
     for (size_t i = 0; i < n_sockets; i++) {
         timeout_ms = has_input(sockets[i]) ? 0 : timeout_ms;
-        items[n++] = (struct pollfd){.fd = fd_of(sockets[i]), .events = POLLIN};
+        items[n++] = (struct pollfd){.fd = net_socket_fd(sockets[i]), .events = POLLIN};
     }
     if (poll(items, n, timeout_ms) > 0) {
         for (size_t i = 0; i < n_fds; i++) {

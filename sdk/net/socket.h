@@ -67,6 +67,10 @@ bool net_socket_send(net_socket_t *socket, const net_route_t *to, net_frame_t *f
 size_t net_socket_receive(net_socket_t *socket, net_route_t *ret_from, net_frame_t *frames,
                           size_t max);
 
+/* A descriptor that becomes readable when something has changed. Whoever has received until nothing was
+ * there, and not sent since, may sleep on it. */
+int net_socket_fd(net_socket_t *socket);
+
 #define NET_WAIT_MAX 4
 
 /* Sleep until one of the sockets has something to receive, one of the descriptors is readable, or
