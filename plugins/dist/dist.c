@@ -12,6 +12,7 @@
 
 typedef struct dist_store {
     kvs_hoststore_t host; /* first: of a store in this process */
+    uint16_t n_codecs;    /* of it: calls of set_gradient_compression */
     dist_link_t *link;
     dist_worker_t *worker; /* or */
     dist_role_t *role;     /* or neither: in this process */
@@ -118,6 +119,7 @@ static void dist_key_release(void *state, kvs_key_entry_t *key)
         dist_worker_key_release(store->worker, key);
     } else if (store->role == NULL) {
         kvs_hoststore_key_release(&store->host, key);
+        *(dist_key_t *)key->state = (dist_key_t){.worker = NULL};
     }
 }
 
@@ -130,8 +132,12 @@ static kvs_status_t dist_issue(void *state, kvs_op_t *op)
     if (store->role != NULL) {
         return dist_role_refuse(store->role, "an operation");
     }
-    return store->worker != NULL ? dist_worker_issue(store->worker, op)
-                                 : kvs_hoststore_issue(&store->host, op);
+    if (store->worker != NULL) {
+        return dist_worker_issue(store->worker, op);
+    }
+    kvs_status_t status = dist_pack_issue(store->host.compression, store->n_codecs, op);
+
+    return status == KVS_OK ? kvs_hoststore_issue(&store->host, op) : status;
 }
 
 static kvs_status_t dist_run(void *state, kvs_op_t *op)
@@ -162,6 +168,23 @@ static kvs_status_t dist_set_optimizer_attr(void *state, const kvs_param_t *attr
     }
     return store->worker != NULL ? dist_worker_set_optimizer_attr(store->worker, attr)
                                  : kvs_hoststore_set_optimizer_attr(&store->host, attr);
+}
+
+static kvs_status_t dist_set_gradient_compression(void *state, const kvs_param_t *params,
+                                                  size_t n_params)
+{
+    dist_store_t *store = state;
+    kvs_status_t status;
+
+    if (store->role != NULL) {
+        return dist_role_refuse(store->role, "set_gradient_compression");
+    }
+    if (store->worker != NULL) {
+        return dist_worker_set_compression(store->worker, params, n_params);
+    }
+    status = kvs_hoststore_set_gradient_compression(&store->host, params, n_params);
+    store->n_codecs += status == KVS_OK;
+    return status;
 }
 
 /* ---- What a store is, and the other processes ------------------------------------------------------------ */
@@ -273,6 +296,7 @@ static const kvs_backend_ops_t dist_ops = {
     .broadcast = dist_run,
     .set_optimizer = dist_set_optimizer,
     .set_optimizer_attr = dist_set_optimizer_attr,
+    .set_gradient_compression = dist_set_gradient_compression,
     .rank = dist_rank,
     .num_workers = dist_num_workers,
     .local_rank = dist_local_rank,
@@ -356,7 +380,8 @@ static const kvs_option_info_t dist_options[] = {
 
 static const kvs_backend_t dist_backend = {
     .size = sizeof(dist_backend),
-    .capabilities = KVS_CAN_OPTIMIZER | KVS_CAN_MULTI_WORKER | KVS_KEEPS_WEIGHTS,
+    .capabilities =
+        KVS_CAN_OPTIMIZER | KVS_CAN_COMPRESSION | KVS_CAN_MULTI_WORKER | KVS_KEEPS_WEIGHTS,
     .name = "dist_sync",
     .dtypes = KVS_DTYPES_ALL,
     .n_device_types = 1,

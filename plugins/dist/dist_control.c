@@ -93,6 +93,47 @@ kvs_status_t dist_worker_set_optimizer_attr(dist_worker_t *worker, const kvs_par
     return kvs_opt_set_attr(worker->opt, attr);
 }
 
+/* ---- Gradient compression --------------------------------------------------------------------------- */
+
+/* As data, in the form that optimizers have. */
+static kvs_status_t encode_compression(const kvs_param_t *params, size_t n_params,
+                                       dist_bytes_t *body)
+{
+    kvs_optimizer_spec_t spec = KVS_OPTIMIZER_INIT;
+
+    spec.name = "gradient_compression";
+    spec.params = params;
+    spec.n_params = n_params;
+    return dist_spec_encode(&spec, body);
+}
+
+kvs_status_t dist_worker_set_compression(dist_worker_t *worker, const kvs_param_t *params,
+                                         size_t n_params)
+{
+    dist_bytes_t body = DIST_BYTES_INIT;
+    kvs_compression_t *compression = NULL;
+    kvs_status_t status = kvs_compression_new(params, n_params, &compression);
+
+    if (status == KVS_OK && worker->n_codecs == DIST_MAX_CODECS) {
+        status = kvs_fail(KVS_ERR_RANGE, "%d calls of one store are the most", DIST_MAX_CODECS);
+    }
+    if (status == KVS_OK) {
+        status = encode_compression(params, n_params, &body);
+    }
+    for (int s = 0; s < worker->n_servers && status == KVS_OK; s++) {
+        status = ask(worker, (uint32_t)s, DIST_COMPRESSION, worker->n_codecs + 1, &body);
+    }
+    dist_bytes_release(&body);
+    if (status != KVS_OK) {
+        kvs_compression_free(compression);
+        return kvs_fail_context(status, "set_gradient_compression");
+    }
+    kvs_compression_free(worker->compression);
+    worker->compression = compression;
+    worker->n_codecs++;
+    return KVS_OK;
+}
+
 /* ---- The rest ----------------------------------------------------------------------------------------- */
 
 kvs_status_t dist_worker_barrier(dist_worker_t *worker)

@@ -38,18 +38,23 @@ typedef struct dist_push {
     uint64_t request;
     int64_t n_parts; /* that have come, in order; 0: none yet */
     bool wants_value;
+    uint16_t codec;
     uint32_t optimizer;
     uint32_t states;
     double scalars[KVS_OPTIMIZER_MAX_SCALARS];
     kvs_net_message_t **parts; /* those not used yet; NULL others */
+    bool refused;              /* there is none: the round fails */
 } dist_push_t;
 
 typedef struct dist_round {
     int64_t begun_ns, latest_ns; /* the first and the last part so far */
     int64_t timeout_ms;          /* the shortest of the pushes'; 0: none */
     bool reported;
-    bool settled;      /* what updates is known, and `update` is set */
-    int64_t n_applied; /* parts */
+    bool settled;         /* what updates is known, and `update` is set */
+    int64_t n_applied;    /* parts */
+    kvs_status_t refusal; /* of the first that refused; its text */
+    char *refusal_text;
+    const kvs_compression_t *compression; /* of all pushes; NULL: none */
     kvs_opt_t *opt;
     kvs_opt_update_t update;
     bool summed;          /* the sum is there as a whole */
@@ -130,6 +135,9 @@ void dist_entry_answer_pulls(dist_entry_t *entry);
 /* Owns the message. */
 void dist_round_take_push(dist_entry_t *entry, const dist_header_t *header,
                           kvs_net_message_t *message);
+/* A worker has no push for a round. */
+void dist_round_take_refusal(dist_entry_t *entry, const dist_header_t *header,
+                             const kvs_net_message_t *message);
 /* Do what can be done of the current round, and of those after it. */
 void dist_round_go_on(dist_entry_t *entry);
 /* A worker is gone: rounds that need it fail. */
@@ -157,18 +165,39 @@ void dist_directory_look_up(dist_depot_t *depot, const dist_header_t *header,
 void dist_directory_check_gone(dist_depot_t *depot);
 void dist_directory_free(dist_depot_t *depot);
 
-/* ---- Optimizers -------------------------------------------------------------------------------------- */
+/* ---- What all workers say alike ------------------------------------------------------------------------ */
 
-typedef struct dist_optimizer {
-    uint8_t *bytes; /* its specification */
+/* The n-th call of a kind, as the first worker to arrive gave it. */
+typedef struct dist_said {
+    uint8_t *bytes; /* a specification */
     size_t n_bytes;
     int worker; /* whose call it was */
+} dist_said_t;
+
+kvs_status_t dist_said_keep(const kvs_net_message_t *message, dist_said_t *ret_said);
+/* Does call `number` of this message say the same? If not, it is answered, and the others are told. */
+bool dist_said_is_same(dist_depot_t *depot, const dist_said_t *said, const char *call,
+                       uint32_t number, const dist_header_t *header,
+                       const kvs_net_message_t *message);
+
+/* ---- Optimizers and gradient compression ------------------------------------------------------------- */
+
+typedef struct dist_optimizer {
+    dist_said_t said;
     kvs_opt_t *opt;
 } dist_optimizer_t;
+
+typedef struct dist_codec {
+    dist_said_t said;
+    kvs_compression_t *compression;
+} dist_codec_t;
 
 void dist_optimizers_take(dist_depot_t *depot, const dist_header_t *header,
                           const kvs_net_message_t *message);
 void dist_optimizers_free(dist_depot_t *depot);
+void dist_codecs_take(dist_depot_t *depot, const dist_header_t *header,
+                      const kvs_net_message_t *message);
+void dist_codecs_free(dist_depot_t *depot);
 
 /* ---- Depots ------------------------------------------------------------------------------------------ */
 
@@ -183,6 +212,8 @@ struct dist_depot {
     dist_map_t names;             /* by hash, those of one hash in a list */
     dist_optimizer_t *optimizers; /* in order of set_optimizer */
     uint32_t n_optimizers;
+    dist_codec_t *codecs; /* in order of set_gradient_compression */
+    uint32_t n_codecs;
     char **closed;        /* by rank: NULL, or that this worker has closed the store */
     const void **sources; /* room for an array of each worker */
     void *scratch;        /* room for a part */

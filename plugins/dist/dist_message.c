@@ -17,11 +17,15 @@ static const struct {
     body_t body;
     uint8_t has_key;
 } kinds[DIST_N_KINDS] = {
-    [DIST_DEFINE] = {RECORD, 1}, [DIST_VALUE] = {ELEMENTS, 1},     [DIST_PUBLISH] = {RECORD, 1},
-    [DIST_LOOKUP] = {RECORD, 0}, [DIST_PUSH] = {ELEMENTS, 1},      [DIST_PUSHPULL] = {ELEMENTS, 1},
-    [DIST_PULL] = {NOTHING, 1},  [DIST_OPTIMIZER] = {ANYTHING, 0}, [DIST_COMMAND] = {ANYTHING, 0},
-    [DIST_CLOSE] = {NOTHING, 0}, [DIST_DONE] = {TEXT, 0},          [DIST_PART] = {ELEMENTS, 1},
-    [DIST_RECORD] = {RECORD, 0}, [DIST_TELL] = {TEXT, 0},          [DIST_SUMS] = {ANYTHING, 1},
+    [DIST_DEFINE] = {RECORD, 1},    [DIST_VALUE] = {ELEMENTS, 1},
+    [DIST_PUBLISH] = {RECORD, 1},   [DIST_LOOKUP] = {RECORD, 0},
+    [DIST_PUSH] = {ELEMENTS, 1},    [DIST_PUSHPULL] = {ELEMENTS, 1},
+    [DIST_PULL] = {NOTHING, 1},     [DIST_OPTIMIZER] = {ANYTHING, 0},
+    [DIST_COMMAND] = {ANYTHING, 0}, [DIST_CLOSE] = {NOTHING, 0},
+    [DIST_DONE] = {TEXT, 0},        [DIST_PART] = {ELEMENTS, 1},
+    [DIST_RECORD] = {RECORD, 0},    [DIST_TELL] = {TEXT, 0},
+    [DIST_SUMS] = {ANYTHING, 1},    [DIST_COMPRESSION] = {ANYTHING, 0},
+    [DIST_REFUSAL] = {TEXT, 1},
 };
 
 /* Written through a fixed array: dist_bytes_t would allocate for each message. */
@@ -52,8 +56,8 @@ size_t dist_header_encode(const dist_header_t *header, uint8_t *bytes)
 
     *at++ = header->kind;
     *at++ = header->dtype;
-    *at++ = header->codec;
-    *at++ = 0;
+    *at++ = (uint8_t)header->codec;
+    *at++ = (uint8_t)(header->codec >> 8);
     at = put_u32(at, header->epoch);
     at = put_u64(at, header->request);
     at = put_u64(at, header->key);
@@ -77,7 +81,7 @@ static void get_header(dist_view_t *view, dist_header_t *header)
     header->kind = dist_get_u8(view);
     header->dtype = dist_get_u8(view);
     header->codec = dist_get_u8(view);
-    view->failed |= dist_get_u8(view) != 0;
+    header->codec |= (uint16_t)(dist_get_u8(view) << 8);
     header->epoch = dist_get_u32(view);
     header->request = dist_get_u64(view);
     header->key = dist_get_u64(view);
@@ -97,11 +101,21 @@ static void get_header(dist_view_t *view, dist_header_t *header)
     view->failed |= view->n_left != 0;
 }
 
+/* Only float32 gradients are packed; how many bytes that makes, the receiver knows. */
+static int has_wrong_size(const dist_header_t *header, size_t n_body_bytes)
+{
+    if (header->codec != 0) {
+        return header->dtype != KVS_DTYPE_float32 ||
+               (header->kind != DIST_PUSH && header->kind != DIST_PUSHPULL);
+    }
+    return n_body_bytes != (size_t)header->n * kvs_dtype_bytes(header->dtype);
+}
+
 static int is_malformed(const dist_header_t *header, size_t n_body_bytes)
 {
-    if (header->kind == 0 || header->kind >= DIST_N_KINDS || header->codec != 0 ||
-        header->epoch != 0 || header->round < 0 || header->first < 0 || header->n < 0 ||
-        header->timeout_ms < 0 || (kinds[header->kind].has_key && header->key == 0)) {
+    if (header->kind == 0 || header->kind >= DIST_N_KINDS || header->epoch != 0 ||
+        header->round < 0 || header->first < 0 || header->n < 0 || header->timeout_ms < 0 ||
+        (kinds[header->kind].has_key && header->key == 0)) {
         return 1;
     }
     switch (kinds[header->kind].body) {
@@ -110,9 +124,10 @@ static int is_malformed(const dist_header_t *header, size_t n_body_bytes)
     case ELEMENTS:
         return header->dtype >= KVS_N_DTYPES || header->n > dist_part_elems(header->dtype) ||
                header->first % dist_part_elems(header->dtype) != 0 ||
-               n_body_bytes != (size_t)header->n * kvs_dtype_bytes(header->dtype);
+               has_wrong_size(header, n_body_bytes);
     case TEXT:
-        return header->status > 0 || (header->status == 0 && n_body_bytes != 0);
+        return header->status > 0 ||
+               (header->status == 0 && (n_body_bytes != 0 || header->kind == DIST_REFUSAL));
     case RECORD:
     case ANYTHING:
         break;

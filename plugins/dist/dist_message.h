@@ -15,6 +15,7 @@
 /* Arrays travel in parts of at most so many bytes: sending, summing and returning overlap. */
 #define DIST_PART_BYTES (256 << 10)
 #define DIST_MAX_NDIM   32
+#define DIST_MAX_CODECS UINT16_MAX /* calls of set_gradient_compression */
 
 typedef enum dist_kind {
     /* to servers */
@@ -36,6 +37,9 @@ typedef enum dist_kind {
     DIST_TELL, /* asked by nobody: an error by another worker; `key` 0: of the store; body: text */
     /* between servers */
     DIST_SUMS, /* block sums of phase `states` of round `round`, of a key cut over several */
+    /* to servers, again */
+    DIST_COMPRESSION, /* the `first`-th set_gradient_compression of this worker; body as OPTIMIZER; DONE */
+    DIST_REFUSAL, /* this worker has no push for round `round`: status; body: why; DONE as for a push */
     DIST_N_KINDS
 } dist_kind_t;
 
@@ -43,7 +47,7 @@ typedef enum dist_kind {
 typedef struct dist_header {
     uint8_t kind;   /* dist_kind_t */
     uint8_t dtype;  /* KVS_DTYPE_… */
-    uint8_t codec;  /* 0: elements as they are */
+    uint16_t codec; /* 0: elements as they are; else packed by the so-many-th COMPRESSION */
     uint32_t epoch; /* 0 */
     uint64_t request;
     uint64_t key;    /* its id in the store, from 1, given by rank 0 */

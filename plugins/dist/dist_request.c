@@ -209,6 +209,18 @@ static kvs_status_t send_call(dist_request_t *request)
     return send(request, &header, &net);
 }
 
+static kvs_status_t send_refusal(dist_request_t *request)
+{
+    const dist_group_t *group = request->group;
+    dist_header_t header = header_of(request);
+    kvs_net_send_t net = KVS_NET_SEND_INIT;
+
+    header.status = group->refused;
+    net.body = group->refusal;
+    net.n_body_bytes = group->refusal == NULL ? 0 : strlen(group->refusal);
+    return send(request, &header, &net);
+}
+
 static void set_update(const dist_request_t *request, dist_header_t *header)
 {
     const kvs_opt_update_t *update = &request->group->host.update;
@@ -233,9 +245,8 @@ static kvs_status_t send_elements(dist_request_t *request)
     const dist_group_t *group = request->group;
     dist_header_t header = header_of(request);
     kvs_net_send_t net = KVS_NET_SEND_INIT;
-    size_t elem_bytes = kvs_dtype_bytes(header.dtype);
     int64_t n_part = dist_part_elems(header.dtype), n_left = request->n - request->n_sent;
-    bool copied = (size_t)request->n * elem_bytes <= DIST_COPY_BYTES;
+    bool copied = dist_pack_bytes(group, request->n) <= DIST_COPY_BYTES;
     kvs_status_t status;
 
     header.first = request->n_sent;
@@ -244,11 +255,12 @@ static kvs_status_t send_elements(dist_request_t *request)
         header.kind = DIST_VALUE;
         header.round = 0;
     } else {
+        header.codec = group->codec;
         set_update(request, &header);
     }
-    net.n_body_bytes = (size_t)header.n * elem_bytes;
+    net.n_body_bytes = dist_pack_bytes(group, header.n);
     if (header.n > 0) {
-        net.body = group->source + (size_t)(request->first + request->n_sent) * elem_bytes;
+        net.body = group->source + dist_pack_bytes(group, request->first + request->n_sent);
     }
     if (!copied) {
         net.done = body_is_read;
@@ -269,6 +281,8 @@ static kvs_status_t send_next(dist_request_t *request)
     case DIST_PUSH:
     case DIST_PUSHPULL:
         return send_elements(request);
+    case DIST_REFUSAL:
+        return send_refusal(request);
     case DIST_DEFINE:
         return request->opened ? send_elements(request) : send_record(request);
     case DIST_PUBLISH:

@@ -45,6 +45,9 @@ static void free_round(const dist_entry_t *entry, dist_round_t *round)
             kvs_net_message_release(round->pushes[w].parts[p]);
         }
     }
+    if (round != NULL) {
+        free(round->refusal_text);
+    }
     free(round);
 }
 
@@ -136,7 +139,7 @@ static void fail_one(dist_entry_t *entry, kvs_status_t status, const char *text)
     free(entry->failed_text);
     entry->failed_text = strdup(text);
     for (int w = 0; w < entry->depot->n_workers; w++) {
-        if (round->pushes[w].n_parts > 0) {
+        if (round->pushes[w].n_parts > 0 || round->pushes[w].refused) {
             dist_depot_send_done(entry->depot, w, round->pushes[w].request, status, text);
         }
     }
@@ -259,6 +262,29 @@ static bool agree_on_optimizer(dist_entry_t *entry)
     return true;
 }
 
+/* And do all pack their elements in the same way? */
+static bool agree_on_codec(dist_entry_t *entry)
+{
+    dist_round_t *round = entry->rounds[0];
+    uint16_t codec = round->pushes[0].codec;
+
+    for (int w = 1; w < entry->depot->n_workers; w++) {
+        if (round->pushes[w].codec != codec) {
+            text_t text = {.n = 0};
+
+            add_round(&text, entry);
+            add(&text, "%s has called set_gradient_compression %u times, %s %u times",
+                dist_depot_worker_label(entry->depot, 0), codec,
+                dist_depot_worker_label(entry->depot, w), round->pushes[w].codec);
+            add(&text, "; every worker calls it, before its first push of a key");
+            dist_round_fail(entry, KVS_ERR_STATE, text.bytes);
+            return false;
+        }
+    }
+    round->compression = codec == 0 ? NULL : entry->depot->codecs[codec - 1].compression;
+    return true;
+}
+
 static void fail_with_last_error(dist_entry_t *entry, kvs_status_t status)
 {
     text_t text = {.n = 0};
@@ -309,7 +335,7 @@ static bool settle(dist_entry_t *entry)
     if (round->settled) {
         return true;
     }
-    if (!agree_on_optimizer(entry) || !begin_update(entry, round)) {
+    if (!agree_on_optimizer(entry) || !agree_on_codec(entry) || !begin_update(entry, round)) {
         return false;
     }
     round->settled = true;
@@ -328,6 +354,17 @@ static bool part_is_there(const dist_entry_t *entry, int64_t part)
     return true;
 }
 
+/* What packed parts stand for, in order of rank. */
+static void unpack_part(const dist_entry_t *entry, int64_t part, void *to)
+{
+    const dist_round_t *round = entry->rounds[0];
+
+    for (int w = 0; w < entry->depot->n_workers; w++) {
+        kvs_compression_unpack(round->compression, dist_entry_part_elems(entry, part),
+                               round->pushes[w].parts[part]->body, to, w > 0);
+    }
+}
+
 /* In order of rank, to `to`. */
 static void sum_part(const dist_entry_t *entry, int64_t part, void *to)
 {
@@ -335,6 +372,10 @@ static void sum_part(const dist_entry_t *entry, int64_t part, void *to)
     int n_workers = entry->depot->n_workers;
     const void *few[16], **sources = few;
 
+    if (round->compression != NULL) {
+        unpack_part(entry, part, to);
+        return;
+    }
     if (n_workers > 16) {
         sources = entry->depot->sources;
     }
@@ -382,7 +423,7 @@ static void apply_part(dist_entry_t *entry, int64_t part)
     if (dist_entry_part_elems(entry, part) > 0) {
         if (round->opt == NULL) {
             sum_part(entry, part, dist_entry_part(entry, entry->weight, part));
-        } else if (entry->depot->n_workers == 1) {
+        } else if (entry->depot->n_workers == 1 && round->compression == NULL) {
             step_part(entry, part, round->pushes[0].parts[part]->body);
         } else {
             sum_part(entry, part, entry->depot->scratch);
@@ -469,11 +510,25 @@ static void finish(dist_entry_t *entry)
     dist_entry_answer_pulls(entry);
 }
 
+static void fail_refused(dist_entry_t *entry)
+{
+    text_t text = {.n = 0};
+
+    add_round(&text, entry);
+    add(&text, "%s",
+        entry->rounds[0]->refusal_text == NULL ? "refused" : entry->rounds[0]->refusal_text);
+    dist_round_fail(entry, entry->rounds[0]->refusal, text.bytes);
+}
+
 /* One step; false when nothing more can be done now. */
 static bool advance(dist_entry_t *entry)
 {
     dist_round_t *round = entry->rounds[0];
 
+    if (round != NULL && round->refusal != KVS_OK) {
+        fail_refused(entry);
+        return true;
+    }
     if (round == NULL || !part_is_there(entry, round->n_applied) || !settle(entry)) {
         return false;
     }
@@ -508,7 +563,16 @@ void dist_round_go_on(dist_entry_t *entry)
 
 /* ---- Pushes come ------------------------------------------------------------------------------------------ */
 
-static const char *why_misfit(const dist_entry_t *entry, const dist_header_t *header)
+static bool has_packed_size(const dist_entry_t *entry, const dist_header_t *header,
+                            const kvs_net_message_t *message)
+{
+    return header->codec <= entry->depot->n_codecs &&
+           kvs_compression_bytes(entry->depot->codecs[header->codec - 1].compression, header->n) ==
+               message->n_body_bytes;
+}
+
+static const char *why_misfit(const dist_entry_t *entry, const dist_header_t *header,
+                              const kvs_net_message_t *message)
 {
     int64_t part = header->first / dist_part_elems(entry->record.dtype);
 
@@ -517,6 +581,9 @@ static const char *why_misfit(const dist_entry_t *entry, const dist_header_t *he
     }
     if (part >= entry->n_parts || header->n != dist_entry_part_elems(entry, part)) {
         return "a part of a push is not one of its key's";
+    }
+    if (header->codec != 0 && !has_packed_size(entry, header, message)) {
+        return "a part of a push is not packed as its worker said";
     }
     return header->round > entry->n_done + 2 ? "a push is ahead by more than one round" : NULL;
 }
@@ -543,6 +610,7 @@ static void note_push(dist_round_t *round, dist_push_t *push, const dist_header_
 {
     push->request = header->request;
     push->wants_value = header->kind == DIST_PUSHPULL;
+    push->codec = header->codec;
     push->optimizer = header->optimizer;
     push->states = header->states;
     memcpy(push->scalars, header->scalars, sizeof(push->scalars));
@@ -557,7 +625,7 @@ void dist_round_take_push(dist_entry_t *entry, const dist_header_t *header,
 {
     int worker = message->from->rank;
     int64_t part = header->first / dist_part_elems(entry->record.dtype);
-    const char *misfit = why_misfit(entry, header);
+    const char *misfit = why_misfit(entry, header, message);
     dist_round_t *round = NULL;
 
     if (misfit == NULL && header->round <= entry->n_done) {
@@ -586,4 +654,32 @@ void dist_round_take_push(dist_entry_t *entry, const dist_header_t *header,
         dist_round_check_gone(entry);
         dist_round_go_on(entry);
     }
+}
+
+void dist_round_take_refusal(dist_entry_t *entry, const dist_header_t *header,
+                             const kvs_net_message_t *message)
+{
+    int worker = message->from->rank;
+    dist_round_t *round;
+    char text[1024];
+
+    if (header->round <= entry->n_done) {
+        refuse_late(entry, header, worker);
+        return;
+    }
+    round = header->round > entry->n_done + 2 ? NULL : round_of(entry, header->round);
+    if (round == NULL || round->pushes[worker].n_parts > 0) {
+        dist_depot_send_done(entry->depot, worker, header->request, KVS_ERR_INTERNAL,
+                             "a push is refused that can't be");
+        return;
+    }
+    note_push(round, &round->pushes[worker], header);
+    round->pushes[worker].refused = true;
+    if (round->refusal == KVS_OK) {
+        snprintf(text, sizeof(text), "%s: %.*s", dist_depot_worker_label(entry->depot, worker),
+                 (int)message->n_body_bytes, (const char *)message->body);
+        round->refusal = header->status;
+        round->refusal_text = strdup(text);
+    }
+    dist_round_go_on(entry);
 }

@@ -99,6 +99,7 @@ static void free_depot(dist_depot_t *depot)
     dist_map_release(&depot->entries);
     dist_directory_free(depot);
     dist_optimizers_free(depot);
+    dist_codecs_free(depot);
     for (int w = 0; depot->closed != NULL && w < depot->n_workers; w++) {
         free(depot->closed[w]);
     }
@@ -409,6 +410,8 @@ static void take_data(dist_depot_t *depot, const dist_header_t *header, kvs_net_
     } else if (is_push) {
         dist_round_take_push(entry, header, message);
         return; /* which owns the message */
+    } else if (header->kind == DIST_REFUSAL) {
+        dist_round_take_refusal(entry, header, message);
     } else if (header->kind == DIST_PULL) {
         dist_entry_take_pull(entry, header, message->from->rank);
     } else {
@@ -442,6 +445,8 @@ static bool may_send(const dist_depot_t *depot, const dist_header_t *header,
     case DIST_PUSHPULL:
     case DIST_PULL:
     case DIST_OPTIMIZER:
+    case DIST_COMPRESSION:
+    case DIST_REFUSAL:
     case DIST_COMMAND:
     case DIST_CLOSE:
         return from->role == KVS_NET_WORKER;
@@ -459,6 +464,7 @@ static void take(dist_depot_t *depot, const dist_header_t *header, kvs_net_messa
     case DIST_PUSH:
     case DIST_PUSHPULL:
     case DIST_PULL:
+    case DIST_REFUSAL:
         take_data(depot, header, message);
         return; /* which owns the message */
     case DIST_DEFINE:
@@ -472,6 +478,9 @@ static void take(dist_depot_t *depot, const dist_header_t *header, kvs_net_messa
         break;
     case DIST_OPTIMIZER:
         dist_optimizers_take(depot, header, message);
+        break;
+    case DIST_COMPRESSION:
+        dist_codecs_take(depot, header, message);
         break;
     case DIST_COMMAND:
         take_command(depot, header, message);

@@ -46,6 +46,7 @@ static bool is_push(uint8_t verb)
 static void free_worker(dist_worker_t *worker)
 {
     kvs_opt_free(worker->opt);
+    kvs_compression_free(worker->compression);
     free(worker->type);
     free(worker->loaded);
     free(worker->loads);
@@ -224,6 +225,8 @@ static void renew_key(dist_worker_t *worker, dist_key_t *key, dist_record_t reco
     release_spare(key);
     forget_told(key);
     dist_record_release(&key->record);
+    kvs_residuals_release(&key->host.residuals);
+    key->was_pushed = false;
     key->record = record;
     key->digest = dist_record_digest(&record);
     key->n_rounds = 0;
@@ -250,6 +253,7 @@ void dist_worker_key_release(dist_worker_t *worker, kvs_key_entry_t *entry)
     release_spare(key);
     forget_told(key);
     dist_record_release(&key->record);
+    kvs_residuals_release(&key->host.residuals);
     *key = (dist_key_t){.worker = NULL};
 }
 
@@ -305,6 +309,9 @@ kvs_status_t dist_worker_issue(dist_worker_t *worker, kvs_op_t *op)
     pthread_mutex_lock(&worker->lock);
     status = take_told_locked(worker, op);
     pthread_mutex_unlock(&worker->lock);
+    if (status == KVS_OK) {
+        status = dist_pack_issue(worker->compression, worker->n_codecs, op);
+    }
     if (status == KVS_OK && worker->opt != NULL && is_push((uint8_t)op->verb)) {
         status = issue_updates(worker, op);
     }
@@ -318,12 +325,12 @@ static size_t bytes_of(const kvs_group_t *group)
     return (size_t)group->key->n_elems * kvs_dtype_bytes(kvs_dtype_index(group->key->dtype));
 }
 
-/* The key's spare memory, or new. */
-static kvs_status_t take_memory(dist_group_t *group, size_t n_bytes)
+kvs_status_t dist_group_take_memory(dist_group_t *group, size_t n_bytes)
 {
     dist_worker_t *worker = group->op->worker;
     dist_key_t *key = group->pub->key->state;
 
+    group->n_sum_bytes = n_bytes;
     pthread_mutex_lock(&worker->lock);
     if (key->n_spare_bytes == n_bytes) {
         group->sum = key->spare;
@@ -345,33 +352,37 @@ static void give_memory_back(dist_group_t *group)
     }
     if (key->spare == NULL && group->op->worker->failure == KVS_OK) {
         key->spare = group->sum;
-        key->n_spare_bytes = bytes_of(group->pub);
+        key->n_spare_bytes = group->n_sum_bytes;
     } else {
-        kvs_cpu_provider()->free(host_device, group->sum, bytes_of(group->pub));
+        kvs_cpu_provider()->free(host_device, group->sum, group->n_sum_bytes);
     }
     group->sum = NULL;
 }
 
-/* One array for each key leaves this process: the sum of the values, in list order. */
-static kvs_status_t sum_values(dist_group_t *group)
+kvs_status_t dist_group_sum(const kvs_group_t *pub, void *sum)
 {
-    const kvs_group_t *pub = group->pub;
     const void **sources = malloc(pub->n_values * sizeof(*sources));
-    kvs_status_t status = take_memory(group, bytes_of(pub));
+    kvs_status_t status;
 
     if (sources == NULL) {
-        status = kvs_fail(KVS_ERR_NO_MEMORY, "no memory for a list of %zu arrays", pub->n_values);
+        return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for a list of %zu arrays", pub->n_values);
     }
-    if (status == KVS_OK) {
-        for (size_t i = 0; i < pub->n_values; i++) {
-            sources[i] = pub->values[i].data;
-        }
-        status = kvs_cpu_provider()->sum(kvs_dtype_index(pub->key->dtype), pub->key->n_elems,
-                                         sources, pub->n_values, &group->sum, 1);
+    for (size_t i = 0; i < pub->n_values; i++) {
+        sources[i] = pub->values[i].data;
     }
+    status = kvs_cpu_provider()->sum(kvs_dtype_index(pub->key->dtype), pub->key->n_elems, sources,
+                                     pub->n_values, &sum, 1);
     free(sources);
-    group->source = group->sum;
     return status;
+}
+
+/* One array for each key leaves this process. */
+static kvs_status_t sum_values(dist_group_t *group)
+{
+    kvs_status_t status = dist_group_take_memory(group, bytes_of(group->pub));
+
+    group->source = group->sum;
+    return status == KVS_OK ? dist_group_sum(group->pub, group->sum) : status;
 }
 
 /* What the group sends, if it sends anything. */
@@ -383,6 +394,9 @@ static kvs_status_t read_values(dist_group_t *group)
     if (op->verb == KVS_VERB_PULL || (is_init(op) && group->op->worker->rank != 0) ||
         pub->key->n_elems == 0) {
         return KVS_OK;
+    }
+    if (!is_init(op) && group->op->worker->compression != NULL) {
+        return dist_pack_values(group);
     }
     if (pub->n_values > 1 || (op->flags & KVS_OP_SHARED) != 0) {
         return sum_values(group);
@@ -501,6 +515,9 @@ static void complete(dist_op_t *op)
     if (status != KVS_OK) {
         (void)kvs_fail(status, "%s: %s", verb_name(pub->verb),
                        op->text == NULL ? "no memory" : op->text);
+    }
+    for (size_t i = 0; i < pub->n_groups; i++) {
+        free(((dist_group_t *)pub->groups[i].state)->refusal);
     }
     free(op->text);
     free(op);
@@ -658,7 +675,8 @@ static void ask(dist_group_t *group, uint8_t kind, bool directory)
 static void exchange(dist_group_t *group)
 {
     dist_key_t *key = group->pub->key->state;
-    uint8_t kind = group->verb == KVS_VERB_PUSH   ? DIST_PUSH
+    uint8_t kind = group->refused != KVS_OK       ? DIST_REFUSAL
+                   : group->verb == KVS_VERB_PUSH ? DIST_PUSH
                    : group->verb == KVS_VERB_PULL ? DIST_PULL
                                                   : DIST_PUSHPULL;
     bool made = make_requests(group, kind, false);
@@ -830,10 +848,12 @@ static void drop_op(dist_op_t *op)
     for (size_t i = 0; i < op->pub->n_groups; i++) {
         dist_group_t *group = op->pub->groups[i].state;
 
-        kvs_cpu_provider()->free(host_device, group->sum, bytes_of(group->pub));
+        kvs_cpu_provider()->free(host_device, group->sum, group->n_sum_bytes);
         group->sum = NULL;
+        free(group->refusal);
     }
     release_results(op);
+    free(op->text);
     free(op);
 }
 

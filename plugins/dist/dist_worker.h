@@ -65,16 +65,20 @@ struct dist_group {
     kvs_hoststore_group_t host; /* first: of a store in process; else its update, as issued */
     dist_op_t *op;
     const kvs_group_t *pub;
-    dist_group_t *next; /* in its key's queue */
-    uint8_t phase;      /* dist_phase_t */
-    uint8_t verb;       /* kvs_verb_t of what the phase EXCHANGE does */
-    bool failed;        /* the operation has its error */
-    bool reads;         /* `source` is the caller's */
-    uint32_t optimizer; /* which set_optimizer the update is for; 0: none */
+    dist_group_t *next;   /* in its key's queue */
+    uint8_t phase;        /* dist_phase_t */
+    uint8_t verb;         /* kvs_verb_t of what the phase EXCHANGE does */
+    bool failed;          /* the operation has its error */
+    bool reads;           /* `source` is the caller's */
+    uint16_t codec;       /* which set_gradient_compression packed `source`; 0: none */
+    uint32_t optimizer;   /* which set_optimizer the update is for; 0: none */
+    kvs_status_t refused; /* not 0: there is nothing to push, and servers are told why */
+    char *refusal;
     int64_t round;
     const char *source; /* what is sent; NULL if there are no elements */
     void *sum;          /* the memory of `source`, if it is ours */
-    char *result;       /* what was pulled, if arrays of the call share memory */
+    size_t n_sum_bytes;
+    char *result; /* what was pulled, if arrays of the call share memory */
     dist_request_t *requests;
     dist_request_t one; /* memory of `requests` where one is enough */
     uint32_t n_requests;
@@ -105,7 +109,9 @@ struct dist_key {
     uint8_t state;           /* dist_key_state_t */
     dist_record_t record;
     uint64_t digest;
-    int64_t n_rounds;           /* pushes started */
+    int64_t n_rounds; /* pushes started */
+    bool was_pushed;  /* issued; from then on it keeps its codec */
+    uint16_t codec;
     uint32_t n_pushes;          /* started and not over */
     dist_group_t *first, *last; /* groups that wait for their turn */
     dist_group_t *current;      /* of them, the init or broadcast that has begun */
@@ -150,9 +156,11 @@ struct dist_worker {
     int64_t cut_elems;
     /* changed by calls that the core lets in one at a time */
     kvs_opt_t *opt;
-    uint32_t n_optimizers; /* calls of set_optimizer that succeeded */
-    uint64_t last_id;      /* rank 0: of keys */
-    uint64_t *loads;       /* rank 0: bytes placed on each server */
+    uint32_t n_optimizers;          /* calls of set_optimizer that succeeded */
+    kvs_compression_t *compression; /* NULL: values go as they are */
+    uint16_t n_codecs;              /* calls of set_gradient_compression that succeeded */
+    uint64_t last_id;               /* rank 0: of keys */
+    uint64_t *loads;                /* rank 0: bytes placed on each server */
 
     pthread_mutex_t lock;
     pthread_cond_t changed; /* a call is done */
@@ -208,6 +216,22 @@ void dist_group_fail(dist_group_t *group, kvs_status_t status, const char *text)
 /* Write elements [first, first + n) of the array to the group's outs. Without the lock. */
 void dist_group_write(const dist_group_t *group, int64_t first, int64_t n, const void *data);
 
+/* Write the sum of a group's values, in list order. */
+kvs_status_t dist_group_sum(const kvs_group_t *pub, void *sum);
+/* Memory for n_bytes that are sent, in `group->sum`: the key's spare, or new. */
+kvs_status_t dist_group_take_memory(dist_group_t *group, size_t n_bytes);
+
+/* ---- dist_pack.c --------------------------------------------------------------------------------- */
+
+/* Of an op that is issued: can its values be packed, and have its keys been pushed in another way?
+ * `compression` NULL, `codec` 0: none. With `op` a push its keys keep the codec. */
+kvs_status_t dist_pack_issue(const kvs_compression_t *compression, uint16_t codec,
+                             const kvs_op_t *op);
+/* Pack the group's sum: it is what is sent. What can't be packed makes a group that refuses. */
+kvs_status_t dist_pack_values(dist_group_t *group);
+/* Bytes of `n` elements as they are sent, n a multiple of what can be packed, or the end. */
+size_t dist_pack_bytes(const dist_group_t *group, int64_t n);
+
 /* ---- dist_request.c ------------------------------------------------------------------------------ */
 
 /* Give the request a number and put it in its server's queue. */
@@ -230,6 +254,8 @@ void dist_worker_message(void *arg, kvs_net_message_t *message);
 
 kvs_status_t dist_worker_set_optimizer(dist_worker_t *worker, const kvs_optimizer_spec_t *spec);
 kvs_status_t dist_worker_set_optimizer_attr(dist_worker_t *worker, const kvs_param_t *attr);
+kvs_status_t dist_worker_set_compression(dist_worker_t *worker, const kvs_param_t *params,
+                                         size_t n_params);
 kvs_status_t dist_worker_barrier(dist_worker_t *worker);
 kvs_status_t dist_worker_send_command(dist_worker_t *worker, int head, const void *body,
                                       size_t n_bytes);

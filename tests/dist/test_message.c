@@ -86,7 +86,8 @@ static void what_no_honest_peer_sends_is_refused(void)
     REFUSE(5 * 8, kind = 0);
     REFUSE(5 * 8, kind = DIST_N_KINDS);
     REFUSE(5 * 8, dtype = KVS_N_DTYPES);
-    REFUSE(5 * 8, codec = 1);
+    REFUSE(5 * 8, codec = 1);       /* only float32 is packed */
+    REFUSE(0, kind = DIST_REFUSAL); /* without a status */
     REFUSE(5 * 8, epoch = 1);
     REFUSE(5 * 8, key = 0);
     REFUSE(5 * 8, round = -1);
