@@ -26,6 +26,11 @@ TARGETS = (
     (r"W2_", ("MXNet C API",), 0.12),
     (r"W3_\S*sgdmom", BEST_MXNET, 0.2),
     (r"W3_", BEST_MXNET, 0.25),
+    (r"W4_tcp_latency_s1 ", ("MXNet Python",), 0.3),
+    (r"W4_tcp_pushpull_s1 67108864$", ("MXNet Python",), 0.5),
+    (r"W4_latency_s1 ", ("MXNet Python",), 0.05),
+    (r"W4_pushpull_s1 67108864$", ("MXNet Python",), 0.12),
+    (r"W4_resnet50_s1 ", ("MXNet Python",), 0.22),
     (r"W7_(sgdmom|adam) ", ("PyTorch",), 1.0),
 )
 # Of figures without a peer: (workload, what is compared, at most, unit, divisor).
@@ -51,6 +56,8 @@ def read(path):
 
 def counterpart(workload):
     """The peers' row for the same work: they have neither pushpull nor lists of their own in it."""
+    if workload.startswith("W4"):
+        return workload.replace("_tcp", "")
     name = workload.replace("_pushpull", "")
     return name.replace("_list", "") if name.startswith("W3") else name
 

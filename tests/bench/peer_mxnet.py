@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""peer_mxnet.py PEER WORKLOAD...: W1, W2, W3, W7, W8 on MXNet 1.9 as its users write them.
+"""peer_mxnet.py PEER WORKLOAD...: W1, W2, W3, W4, W7, W8 on MXNet 1.9 as its users write them.
 
 Variants are the caller's: MXNET_CPU_WORKER_NTHREADS=2 is the best setting for large arrays (default
-1), OMP_NUM_THREADS counts in W7. W8 starts this program again, with "--started SECONDS"."""
+1), OMP_NUM_THREADS counts in W7. W8 starts this program again, with "--started SECONDS"; W4 as the
+processes of a job, with DMLC_ROLE."""
+import math
 import os
+import socket
 import subprocess
 import sys
 import time
 
-from rows import SIZES, emit, measure, resnet50
+from rows import KIB, MIN_SAMPLES, QUICK, SIZES, emit, measure, resnet50
 
 N_PROCESSES = 3
 N_STORED, N_ELEMS = 25, 1000000  # 100 MB
@@ -70,6 +73,49 @@ def w3(mx, peer):
         if optimizer is None:
             assert all(outs[1].reshape(-1)[-1].asscalar() == 2 for _, _, outs, _ in pairs)
         emit(peer, "W3_k2" if optimizer is None else "W3_k2_sgdmom", n_bytes, len(shapes), 1, samples, n_bytes)
+
+
+def w4_worker(mx, peer):
+    """All workers make the same calls: their number is fixed by size, as in kvstore's bench_w4.c."""
+    kv = mx.kv.create("dist_sync")
+
+    def row(workload, shapes):
+        n_bytes = 4 * sum(math.prod(shape) for shape in shapes)
+        pairs = []
+        for i, shape in enumerate(shapes):
+            name = "%s_%d_%d" % (workload, n_bytes, i)
+            kv.init(name, mx.nd.zeros(shape))
+            pairs.append((name, mx.nd.ones(shape), mx.nd.zeros(shape), -i))
+        mx.nd.waitall()
+        n_calls = 20 if n_bytes <= 64 * KIB else 5 if n_bytes <= KIB * KIB else 1
+        samples = measure(exchange_and_wait(mx, kv, pairs), 1.0, n_calls, MIN_SAMPLES)
+        # Not equal to 2: a pull of MXNet's dist store writes to the array that was pushed, too.
+        assert all(out.reshape(-1)[-1].asscalar() > 1 for _, _, out, _ in pairs)
+        if kv.rank == 0:
+            emit(peer, workload, n_bytes, len(shapes), kv.num_workers, samples, n_bytes)
+
+    row("W4_latency_s1", [(1,)])
+    for size in SIZES:
+        row("W4_pushpull_s1", [(size // 4,)])
+    if not QUICK:
+        row("W4_resnet50_s1", resnet50())
+
+
+def w4(peer):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    job = {"DMLC_PS_ROOT_URI": "127.0.0.1", "DMLC_PS_ROOT_PORT": str(port), "DMLC_NODE_HOST": "127.0.0.1",
+           "DMLC_INTERFACE": "lo", "DMLC_NUM_SERVER": "1", "DMLC_NUM_WORKER": "2"}
+    processes = [subprocess.Popen([sys.executable, os.path.abspath(__file__), peer, "W4"],
+                                  env={**os.environ, **job, "DMLC_ROLE": role})
+                 for role in ("scheduler", "server", "worker", "worker")]
+    try:
+        if any(process.wait(300) for process in processes):
+            raise SystemExit("peer_mxnet.py: a process of the job has failed")
+    finally:
+        for process in processes:
+            process.kill()
 
 
 def w7(mx, peer):
@@ -141,7 +187,11 @@ def main():
         return
     if "W8" in workloads:
         w8(peer)
-    in_process = [(name, run) for name, run in (("W1", w1), ("W2", w2), ("W3", w3), ("W7", w7)) if name in workloads]
+    if "W4" in workloads and "DMLC_ROLE" not in os.environ:
+        w4(peer)
+        workloads.remove("W4")
+    in_process = [(name, run) for name, run in (("W1", w1), ("W2", w2), ("W3", w3), ("W4", w4_worker), ("W7", w7))
+                  if name in workloads]
     if in_process:
         import mxnet as mx
         for _, run in in_process:

@@ -10,7 +10,7 @@ usage() {
     cat <<'EOF'
 usage: sh tests/bench/peers.sh [--rounds N] [--out FILE] [--kvstore PROGRAM] [--install] [WORKLOAD...]
 
-Runs each workload (default: W1 W2 W3 W7 W8) on kvstore, MXNet and PyTorch by turns, N times (3),
+Runs each workload (default: W1 W2 W3 W4 W7 W8) on kvstore, MXNet and PyTorch by turns, N times (3),
 and prints kvstore's times over theirs.
 
   --rounds N         how often
@@ -51,7 +51,7 @@ while [ $# -gt 0 ]; do
             usage
             exit 0
             ;;
-        W1 | W2 | W3 | W7 | W8) workloads="$workloads $1" ;;
+        W1 | W2 | W3 | W4 | W7 | W8) workloads="$workloads $1" ;;
         *)
             echo "peers.sh: unknown argument '$1'; see --help" >&2
             exit 2
@@ -65,7 +65,7 @@ case $rounds in
         exit 2
         ;;
 esac
-workloads=${workloads:- W1 W2 W3 W7 W8}
+workloads=${workloads:- W1 W2 W3 W4 W7 W8}
 if [ ! -x "$kvstore" ]; then
     echo "peers.sh: no program $kvstore: build it, or name it with --kvstore" >&2
     exit 2
@@ -139,6 +139,10 @@ run_mxnet() {
                 add env OMP_NUM_THREADS=$n "$mxnet_python" "$here/peer_mxnet.py" mxnet W7
             done
             ;;
+        W4)
+            add "$mxnet_python" "$here/peer_mxnet.py" mxnet W4
+            add env MXNET_CPU_WORKER_NTHREADS=2 "$mxnet_python" "$here/peer_mxnet.py" mxnet-t2 W4
+            ;;
         W8) add "$mxnet_python" "$here/peer_mxnet.py" mxnet W8 ;;
     esac
 }
@@ -151,14 +155,24 @@ run_torch() {
     fi
 }
 
+# W4 without shared memory; its rows are named W4_tcp_...
+run_w4_by_sockets() {
+    KVSTORE_SHM=0 "$kvstore" bench --json W4 | sed 's/"W4_/"W4_tcp_/'
+}
+
 run_kvstore() {
-    if [ "$1" = W7 ]; then
-        for n in 1 2; do
-            add env KVSTORE_THREADS=$n "$kvstore" bench --json W7
-        done
-    else
-        add "$kvstore" bench --json --pushpull "$1"
-    fi
+    case $1 in
+        W4)
+            add "$kvstore" bench --json W4
+            add run_w4_by_sockets
+            ;;
+        W7)
+            for n in 1 2; do
+                add env KVSTORE_THREADS=$n "$kvstore" bench --json W7
+            done
+            ;;
+        *) add "$kvstore" bench --json --pushpull "$1" ;;
+    esac
 }
 
 round=1

@@ -53,9 +53,13 @@ def _is_enough(n, elapsed, seconds):
     return elapsed >= seconds or n == MAX_SAMPLES
 
 
-def measure(call, seconds):
-    """Seconds per call, a list: three calls to warm up, then samples of as many calls as last 100 us."""
+def measure(call, seconds, n_calls=0, n_samples=0):
+    """Seconds per call, a list: three calls to warm up, then samples of as many calls as last 100 us.
+
+    With `n_calls` and `n_samples` exactly as many, where several processes have to make the same calls."""
     _time(call, N_WARM_UPS)
+    if n_calls:
+        return [_time(call, n_calls) for _ in range(n_samples)]
     one = _time(call, 1)
     n_calls = 1 if one >= SAMPLE_SECONDS else int(SAMPLE_SECONDS / one) + 1
     samples = []
