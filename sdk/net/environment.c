@@ -424,6 +424,8 @@ static void read_rest(reader_t *r, const launcher_t *launcher, kvs_net_settings_
     copy_text(r, either(r, "KVSTORE_INTERFACE", "DMLC_INTERFACE"), settings->interface,
               sizeof(settings->interface));
     settings->insecure = integer(r, look(r, "KVSTORE_INSECURE"), 0, 1, 0);
+    settings->shm =
+        integer(r, look(r, "KVSTORE_SHM"), 0, 1, 1) == 0 ? KVS_NET_SHM_OFF : KVS_NET_SHM_AUTO;
     read_times(r, settings);
 }
 

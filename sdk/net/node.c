@@ -3,6 +3,7 @@
  * memory. */
 #include "node.h"
 
+#include "segment.h"
 #include "wake.h"
 
 #include <signal.h>
@@ -177,6 +178,10 @@ static void free_node(kvs_net_node_t *node)
     net_facts_release(&node->facts);
     net_channel_release(&node->channel);
     net_idmap_release(&node->inbound);
+    net_segment_forget_all(node);
+    if (node->door >= 0) {
+        close(node->door);
+    }
     if (node->wake_fd >= 0) {
         close(node->wake_fd);
     }
@@ -208,7 +213,7 @@ static kvs_net_node_t *new_node(kvs_net_job_t *job, const kvs_net_node_args_t *a
     }
     node->job = job;
     node->args = *args;
-    node->wake_fd = -1;
+    node->wake_fd = node->door = -1;
     node->rank_given = args->rank >= 0                    ? args->rank
                        : args->role == job->settings.role ? job->settings.rank
                                                           : -1;
@@ -221,6 +226,15 @@ static kvs_net_node_t *new_node(kvs_net_job_t *job, const kvs_net_node_args_t *a
     pthread_mutex_init(&node->lock, NULL);
     net_cond_init(&node->changed);
     return node;
+}
+
+/* Without it everything works, through sockets. */
+static void open_door(kvs_net_node_t *node)
+{
+    if (node->job->settings.shm != KVS_NET_SHM_OFF &&
+        net_door_open(node->incarnation, &node->door) != KVS_OK) {
+        kvs_log(KVS_LOG_WARN, "net", "nothing goes through shared memory: %s", net_last_error());
+    }
 }
 
 kvs_status_t kvs_net_node_open(kvs_net_job_t *job, const kvs_net_node_args_t *args,
@@ -237,6 +251,7 @@ kvs_status_t kvs_net_node_open(kvs_net_job_t *job, const kvs_net_node_args_t *ar
     }
     status = gather_facts(node) ? net_wake_open(&node->wake_fd)
                                 : kvs_fail(KVS_ERR_NO_MEMORY, "no memory for a node");
+    open_door(node);
     *ret_node = node; /* before the thread begins: its callbacks may want it */
     status = status == KVS_OK ? start(node) : status;
     if (status != KVS_OK) {

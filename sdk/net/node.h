@@ -97,6 +97,7 @@ struct kvs_net_node {
     uint64_t incarnation;
     uint64_t host_id;
     int wake_fd;
+    int door; /* -1: nothing is shared with other processes */
     pthread_t thread;
 
     net_address_t own; /* the I/O thread's, like all up to `peers` */
@@ -117,10 +118,11 @@ struct kvs_net_node {
     void (*tick)(void *arg);
     void *tick_arg;
 
-    net_peer_t *peers; /* fixed from NET_READY on, like the next five */
+    net_peer_t *peers; /* fixed from NET_READY on, like the next six */
     uint32_t n_peers, self;
     int n_workers, n_servers;
     uint64_t token;
+    bool is_crowded; /* more processes of the job than cores are on this host */
 
     _Atomic int phase;   /* net_phase_t: release after what it stands for, acquire before */
     _Atomic bool joined; /* it has been NET_READY: likewise */
@@ -134,6 +136,7 @@ struct kvs_net_node {
     pthread_cond_t changed;
     net_task_t *tasks, *last_task; /* guarded by lock, like all below */
     net_wait_entry_t *waits;
+    kvs_net_segment_t *segments; /* served to others */
     kvs_status_t end_status;
     char *end_text;
     char presence[2048]; /* who is there so far, as the scheduler says */

@@ -3,6 +3,7 @@
  * listener. A peer that sends nonsense is shut out, and nobody else is harmed. */
 #include "node.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,6 +87,34 @@ static kvs_status_t check_order(const kvs_net_node_t *node)
     return KVS_OK;
 }
 
+static bool is_first_of_process(const kvs_net_node_t *node, uint32_t place)
+{
+    for (uint32_t i = 0; i < place; i++) {
+        if (node->peers[i].pub.same_host && node->peers[i].pub.pid == node->peers[place].pub.pid) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static size_t count_processes_here(const kvs_net_node_t *node)
+{
+    size_t n = 0;
+
+    for (uint32_t i = 0; i < node->n_peers; i++) {
+        n += node->peers[i].pub.same_host && is_first_of_process(node, i);
+    }
+    return n;
+}
+
+static void count_cores(kvs_net_node_t *node)
+{
+    cpu_set_t cores;
+
+    node->is_crowded = sched_getaffinity(0, sizeof(cores), &cores) == 0 &&
+                       count_processes_here(node) > (size_t)CPU_COUNT(&cores);
+}
+
 static kvs_status_t learn_peers(kvs_net_node_t *node, const net_welcome_t *welcome)
 {
     net_wire_list_t list = welcome->members;
@@ -101,6 +130,7 @@ static kvs_status_t learn_peers(kvs_net_node_t *node, const net_welcome_t *welco
     while (status == KVS_OK && net_wire_next_member(&list, &member)) {
         status = fill_peer(node, node->n_peers++, &member);
     }
+    count_cores(node);
     return status == KVS_OK ? check_order(node) : status;
 }
 

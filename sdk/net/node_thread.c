@@ -3,6 +3,7 @@
  * listens, says hello; then waits for frames, tasks and the clock; and at last takes leave. */
 #include "node.h"
 
+#include "segment.h"
 #include "wake.h"
 
 #include <poll.h>
@@ -562,7 +563,23 @@ static bool should_leave(kvs_net_node_t *node)
     return closing;
 }
 
-enum { WAKE, CONTROL, LISTENER };
+enum { WAKE, CONTROL, DOOR, LISTENER };
+
+static void answer_door(kvs_net_node_t *node)
+{
+    net_door_address_t from;
+    net_note_t note;
+    int fd;
+
+    while (net_door_receive(node->door, &note, &from, &fd)) {
+        if (note.kind == NET_NOTE_ASK && note.to == node->incarnation) {
+            net_segment_answer(node, &note, &from);
+        }
+        if (fd >= 0) {
+            close(fd);
+        }
+    }
+}
 
 /* Sleep until something is to be done, and do it. Peers' frames wait until we know who they are. ZeroMQ is
  * asked only where a descriptor says so, or where sending may have swallowed what it would have said. */
@@ -572,12 +589,15 @@ static void wait_and_receive(kvs_net_node_t *node, struct pollfd *items, bool *i
     bool knows_peers = node->peers != NULL;
     int timeout_ms = *io_more || node->control_used ? 0 : net_poll_ms(next);
 
-    (void)poll(items, knows_peers ? 3 : 2, timeout_ms); /* an error is as if nothing had happened */
+    (void)poll(items, knows_peers ? 4 : 3, timeout_ms); /* an error is as if nothing had happened */
     if (knows_peers && (*io_more || items[LISTENER].revents != 0)) {
         *io_more = net_node_receive_peers(node);
     }
     if (items[WAKE].revents != 0) {
         answer_wake(node);
+    }
+    if (items[DOOR].revents != 0) {
+        answer_door(node);
     }
     if (node->control_used || items[CONTROL].revents != 0) {
         net_node_receive_control(node);
@@ -589,9 +609,10 @@ static void wait_and_receive(kvs_net_node_t *node, struct pollfd *items, bool *i
 
 static void serve(kvs_net_node_t *node)
 {
-    struct pollfd items[3] = {
+    struct pollfd items[4] = {
         [WAKE] = {.fd = node->wake_fd, .events = POLLIN},
         [CONTROL] = {.fd = net_socket_fd(node->control), .events = POLLIN},
+        [DOOR] = {.fd = node->door, .events = POLLIN}, /* -1: passed over */
         [LISTENER] = {.fd = net_socket_fd(node->listener), .events = POLLIN},
     };
     leaving_t leaving = {.begun = false};

@@ -154,7 +154,8 @@ static const struct bad {
       "KVSTORE_DEAD_AFTER is '-1', not", "KVSTORE_RENDEZVOUS is '1e99'"}},
     {"KVSTORE_HEARTBEAT=8",
      {"KVSTORE_DEAD_AFTER (15 s) is less than twice KVSTORE_HEARTBEAT (8 s)", "", ""}},
-    {"KVSTORE_INSECURE=yes", {"KVSTORE_INSECURE is 'yes'", "", ""}},
+    {"KVSTORE_INSECURE=yes KVSTORE_SHM=2",
+     {"KVSTORE_INSECURE is 'yes'", "KVSTORE_SHM is '2', not a whole number from 0 to 1", ""}},
 };
 
 static void everything_wrong_is_named_in_one_error(void)
@@ -199,6 +200,11 @@ static void the_rest_is_copied(void)
     KT_STR(got.interface, "eth7");
     KT_STR(got.node_host, "me");
     KT_INT(got.insecure, 1);
+    KT_INT(got.shm, KVS_NET_SHM_AUTO);
+    KT_OK(read_settings("KVSTORE_SHM=1", &got));
+    KT_INT(got.shm, KVS_NET_SHM_AUTO);
+    KT_OK(read_settings("KVSTORE_SHM=0", &got));
+    KT_INT(got.shm, KVS_NET_SHM_OFF);
 }
 
 static void a_value_that_is_too_long_is_named(void)

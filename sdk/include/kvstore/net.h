@@ -63,7 +63,14 @@ typedef struct kvs_net_settings {
     uint64_t window_bytes;      /* sent to one peer and not yet received by it [16 MiB] */
     int32_t n_lanes;            /* connections to each peer that `lane` can choose from [1] */
     int32_t n_io_threads;       /* of ZeroMQ [1] */
+    uint32_t shm;               /* KVS_NET_SHM_… [between processes of one host] */
 } kvs_net_settings_t;
+
+enum {
+    KVS_NET_SHM_AUTO,
+    KVS_NET_SHM_OFF,
+    KVS_NET_SHM_ALWAYS /* between nodes of one process too: for tests */
+};
 
 #define KVS_NET_SETTINGS_INIT                                                                      \
     {                                                                                              \
@@ -87,6 +94,7 @@ typedef const char *(*kvs_net_lookup_t)(void *arg, const char *variable);
  *   KVSTORE_INTERFACE    DMLC_INTERFACE
  *   KVSTORE_INSECURE     1: addresses other than loopback, without keys
  *   KVSTORE_HEARTBEAT, KVSTORE_DEAD_AFTER, KVSTORE_RENDEZVOUS      seconds, fractions allowed
+ *   KVSTORE_SHM          0: nothing travels through shared memory
  *
  * What the first five leave open comes from the first launcher whose variables are there: torchrun
  * (WORLD_SIZE, RANK, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT), Open MPI
@@ -344,6 +352,99 @@ kvs_status_t kvs_net_store_barrier(kvs_net_store_t *store, int64_t timeout_ms);
  * `timeout_ms`, until all workers have closed it or are gone: ERR_TIMEOUT names those who have not.
  * Frees the store in any case. NULL does nothing. */
 kvs_status_t kvs_net_store_close(kvs_net_store_t *store, int64_t timeout_ms);
+
+/* ---- Memory shared by processes of a host ------------------------------------------------------ */
+
+/* A piece of memory that a node creates and that nodes of its host map. It has a name, which is its
+ * owner's to choose, and no file: it ends with the last process that maps it, whatever ends that. Its
+ * size is fixed, and all of it is there from the beginning: touching it never fails. */
+typedef struct kvs_net_segment kvs_net_segment_t;
+
+#define KVS_NET_SEGMENT_NAME_MAX 64 /* bytes, with the zero */
+
+/* 1: this node can map segments of the peer: same host, and not switched off by KVSTORE_SHM=0 or by
+ * what the system allows (the log says so). Once it is ready. */
+int kvs_net_node_shares_memory(const kvs_net_node_t *node, const kvs_net_peer_t *peer);
+
+/* Create a segment, all zero, and hand it from now on to peers that ask for it by name. ERR_EXISTS: the
+ * node has one of that name. ERR_UNAVAILABLE: switched off. ERR_NO_MEMORY, ERR_IO: with the system's cause
+ * or limit; go on without. Any thread. */
+kvs_status_t kvs_net_segment_new(kvs_net_node_t *node, const char *name, size_t n_bytes,
+                                 kvs_net_segment_t **ret_segment);
+/* Map the segment `name` of `owner`, which may be this node, and wait until there is one. ERR_TIMEOUT
+ * names owner and segment; ERR_PEER: the owner has died or left, or its segment does not have
+ * `n_bytes` (0: any size will do); both sizes are named. ERR_UNAVAILABLE: not of this host, or switched off. */
+kvs_status_t kvs_net_segment_open(kvs_net_node_t *node, const kvs_net_peer_t *owner,
+                                  const char *name, size_t n_bytes, int64_t timeout_ms,
+                                  kvs_net_segment_t **ret_segment);
+void *kvs_net_segment_data(const kvs_net_segment_t *segment); /* aligned to a page */
+size_t kvs_net_segment_size(const kvs_net_segment_t *segment);
+/* Unmap it. One that was created here is not handed out any more; who has mapped it keeps it. Before
+ * its node is closed. NULL does nothing. */
+void kvs_net_segment_close(kvs_net_segment_t *segment);
+
+/* A number in a segment that only rises (modulo 2^32) and that others wait for. Zero to begin with. Gates
+ * that different processes raise fare best in cache lines of their own. */
+typedef struct kvs_net_gate {
+    uint32_t value;
+    uint32_t n_sleepers;
+} kvs_net_gate_t;
+
+void kvs_net_gate_wake(kvs_net_gate_t *gate); /* of raise and add */
+
+/* Everything written before is seen by whoever sees the value. */
+static inline void kvs_net_gate_raise(kvs_net_gate_t *gate, uint32_t value)
+{
+    __atomic_store_n(&gate->value, value, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&gate->n_sleepers, __ATOMIC_SEQ_CST) != 0) {
+        kvs_net_gate_wake(gate);
+    }
+}
+
+/* The same for gates that several raise; gives the new value. */
+static inline uint32_t kvs_net_gate_add(kvs_net_gate_t *gate, uint32_t n)
+{
+    uint32_t value = __atomic_add_fetch(&gate->value, n, __ATOMIC_SEQ_CST);
+
+    if (__atomic_load_n(&gate->n_sleepers, __ATOMIC_SEQ_CST) != 0) {
+        kvs_net_gate_wake(gate);
+    }
+    return value;
+}
+
+static inline uint32_t kvs_net_gate_value(const kvs_net_gate_t *gate)
+{
+    return __atomic_load_n(&gate->value, __ATOMIC_ACQUIRE);
+}
+
+static inline int kvs_net_gate_reached(const kvs_net_gate_t *gate, uint32_t value)
+{
+    return (int32_t)(kvs_net_gate_value(gate) - value) >= 0;
+}
+
+/* Wait until the gate has reached `value`: spinning briefly, giving the core away where more processes
+ * of the job than cores are on this host, then asleep. ERR_PEER: `peer` has died or left; without a
+ * peer (NULL) any member has died. ERR_TIMEOUT, ERR_CANCELLED, ERR_STATE: the job has ended, with
+ * its text. What was noticed otherwise than by the gate itself is noticed within 50 ms. */
+kvs_status_t kvs_net_gate_wait(kvs_net_node_t *node, kvs_net_gate_t *gate, uint32_t value,
+                               const kvs_net_peer_t *peer, int64_t timeout_ms);
+
+/* A loop that polls memory of its own:
+ *     kvs_net_spin_t spin = KVS_NET_SPIN_INIT;
+ *     while (!is_there(...) && kvs_net_node_spin(node, &spin)) {}
+ * Each step spins or gives the core away, as gate_wait does. 0: it has lasted long enough, about 50 us:
+ * sleep now. */
+typedef struct kvs_net_spin {
+    uint32_t n_steps;
+    int64_t until;
+} kvs_net_spin_t;
+
+#define KVS_NET_SPIN_INIT                                                                          \
+    {                                                                                              \
+        0, 0                                                                                       \
+    }
+
+int kvs_net_node_spin(const kvs_net_node_t *node, kvs_net_spin_t *spin);
 
 #ifdef __cplusplus
 }
