@@ -81,13 +81,28 @@ static kvs_status_t open_worker(dist_store_t *store, const kvs_net_settings_t *s
     return status;
 }
 
+/* Slices of P3 are summed in rounds, and updated by the workers. */
+static kvs_status_t check_p3(const char *type)
+{
+    const char *van = getenv("DMLC_PS_VAN_TYPE");
+
+    return van != NULL && strcmp(van, "p3") == 0 && dist_type_is_async(type)
+               ? kvs_fail(KVS_ERR_ARGUMENT,
+                          "'%s' is asynchronous, and P3 (DMLC_PS_VAN_TYPE=p3) is for synchronous "
+                          "stores only; unset it, or create 'dist_sync'",
+                          type)
+               : KVS_OK;
+}
+
 static kvs_status_t dist_open(void *state, const kvs_open_args_t *args)
 {
     dist_store_t *store = state;
     kvs_net_settings_t settings;
-    kvs_status_t status =
-        kvs_net_settings_read(look_up, (void *)(uintptr_t)args->config, &settings);
+    kvs_status_t status = check_p3(args->type);
 
+    if (status == KVS_OK) {
+        status = kvs_net_settings_read(look_up, (void *)(uintptr_t)args->config, &settings);
+    }
     if (status != KVS_OK) {
         return status;
     }
@@ -132,12 +147,8 @@ static kvs_status_t dist_issue(void *state, kvs_op_t *op)
     if (store->role != NULL) {
         return dist_role_refuse(store->role, "an operation");
     }
-    if (store->worker != NULL) {
-        return dist_worker_issue(store->worker, op);
-    }
-    kvs_status_t status = dist_pack_issue(store->host.compression, store->n_codecs, op);
-
-    return status == KVS_OK ? kvs_hoststore_issue(&store->host, op) : status;
+    return store->worker != NULL ? dist_worker_issue(store->worker, op)
+                                 : dist_local_issue(&store->host, store->n_codecs, op);
 }
 
 static kvs_status_t dist_run(void *state, kvs_op_t *op)
@@ -378,8 +389,8 @@ static const kvs_option_info_t dist_options[] = {
      .flags = KVS_OPTION_LOCAL},
 };
 
-static const kvs_backend_t dist_backend = {
-    .size = sizeof(dist_backend),
+static const kvs_backend_t dist_sync = {
+    .size = sizeof(dist_sync),
     .capabilities =
         KVS_CAN_OPTIMIZER | KVS_CAN_COMPRESSION | KVS_CAN_MULTI_WORKER | KVS_KEEPS_WEIGHTS,
     .name = "dist_sync",
@@ -391,6 +402,20 @@ static const kvs_backend_t dist_backend = {
     .n_options = sizeof(dist_options) / sizeof(dist_options[0]),
 };
 
-static const kvs_backend_t *const dist_backends[] = {&dist_backend};
+static const kvs_backend_t dist_async = {
+    .size = sizeof(dist_async),
+    .capabilities = KVS_CAN_OPTIMIZER | KVS_CAN_COMPRESSION | KVS_CAN_ASYNC | KVS_CAN_MULTI_WORKER |
+                    KVS_KEEPS_WEIGHTS,
+    .name = "dist_async",
+    .dtypes = KVS_DTYPES_ALL,
+    .n_device_types = 1,
+    .device_types = dist_devices,
+    .ops = &dist_ops,
+    .options = dist_options,
+    .n_options = sizeof(dist_options) / sizeof(dist_options[0]),
+};
 
-KVS_PLUGIN(dist, DIST_VERSION, .backends = dist_backends, .n_backends = 1)
+static const kvs_backend_t *const dist_backends[] = {&dist_sync, &dist_async};
+
+KVS_PLUGIN(dist, DIST_VERSION, .backends = dist_backends,
+           .n_backends = sizeof(dist_backends) / sizeof(dist_backends[0]))

@@ -84,13 +84,36 @@ kvs_status_t dist_worker_set_optimizer(dist_worker_t *worker, const kvs_optimize
     return KVS_OK;
 }
 
+/* Where servers compute rates, they are told, behind all pushes so far. */
+static kvs_status_t send_attr(dist_worker_t *worker, const kvs_param_t *attr)
+{
+    kvs_optimizer_spec_t spec = KVS_OPTIMIZER_INIT;
+    dist_bytes_t body = DIST_BYTES_INIT;
+    kvs_status_t status = dist_worker_drain(worker);
+
+    spec.name = "attribute";
+    spec.params = attr;
+    spec.n_params = 1;
+    if (status == KVS_OK) {
+        status = dist_spec_encode(&spec, &body);
+    }
+    for (int s = 0; s < worker->n_servers && status == KVS_OK; s++) {
+        status = ask(worker, (uint32_t)s, DIST_ATTR, worker->n_optimizers, &body);
+    }
+    dist_bytes_release(&body);
+    return status == KVS_OK ? KVS_OK : kvs_fail_context(status, "set_optimizer_attr");
+}
+
 kvs_status_t dist_worker_set_optimizer_attr(dist_worker_t *worker, const kvs_param_t *attr)
 {
+    kvs_status_t status;
+
     if (worker->opt == NULL) {
         return kvs_fail(KVS_ERR_STATE,
                         "set_optimizer_attr: the store has no optimizer; call set_optimizer first");
     }
-    return kvs_opt_set_attr(worker->opt, attr);
+    status = kvs_opt_set_attr(worker->opt, attr);
+    return status == KVS_OK && worker->is_async ? send_attr(worker, attr) : status;
 }
 
 /* ---- Gradient compression --------------------------------------------------------------------------- */

@@ -4,8 +4,8 @@
  *
  * dist_server.c takes messages in and hands them on; dist_entry.c has first values, pulls and answers,
  * dist_round.c the rounds, dist_norms.c the norms of arrays that are cut over servers,
- * dist_directory.c the names of keys and who holds them, dist_optimizers.c the optimizers. Everything
- * runs on the node's I/O thread: no locks. */
+ * dist_directory.c the names of keys and who holds them, dist_optimizers.c the optimizers, dist_async.c
+ * what asynchronous stores do in place of rounds. Everything runs on the node's I/O thread: no locks. */
 #ifndef DIST_DEPOT_H
 #define DIST_DEPOT_H
 
@@ -47,6 +47,8 @@ typedef struct dist_push {
 } dist_push_t;
 
 typedef struct dist_round {
+    struct dist_round *next; /* of an asynchronous store: among those that wait for their turn */
+    int only;                /* of an asynchronous store: whose push it is; else -1 */
     int64_t begun_ns, latest_ns; /* the first and the last part so far */
     int64_t timeout_ms;          /* the shortest of the pushes'; 0: none */
     bool reported;
@@ -81,6 +83,26 @@ typedef struct dist_sums {
     double numbers[];
 } dist_sums_t;
 
+/* What an asynchronous store has got of one worker, for one key. */
+typedef struct dist_async_worker {
+    int64_t n_ready;         /* pushes that have come as a whole */
+    int64_t n_done;          /* of those, the ones that are over */
+    dist_round_t *coming[2]; /* on their way: the push of number n is at n % 2 */
+} dist_async_worker_t;
+
+/* Whose push is next, said by the server of the first shard to the others of an array. */
+typedef struct dist_turn {
+    struct dist_turn *next;
+    int worker;
+    uint32_t optimizer;
+} dist_turn_t;
+
+typedef struct dist_async {
+    dist_round_t *ready; /* pushes that wait for their turn, in order of arrival */
+    dist_turn_t *turns; /* said and not taken yet, in order; not on the server of the first shard */
+    dist_async_worker_t workers[]; /* by rank */
+} dist_async_t;
+
 typedef struct dist_part_state {
     dist_entry_t *entry;
     uint32_t n_readers; /* answers that are still read from the value's memory */
@@ -104,6 +126,7 @@ struct dist_entry {
     bool defined;
     int64_t n_done;          /* rounds that are over */
     dist_round_t *rounds[2]; /* the current and the next; NULL: not begun */
+    dist_async_t *async;     /* NULL: the store is synchronous */
     bool applying, again;    /* of dist_round_go_on */
     int64_t failed_round;    /* the last that failed, and why */
     kvs_status_t failed_status;
@@ -146,6 +169,37 @@ void dist_round_check_gone(dist_entry_t *entry);
 void dist_round_fail(dist_entry_t *entry, kvs_status_t status, const char *text);
 /* Free what has come of unfinished rounds. */
 void dist_round_drop_all(dist_entry_t *entry);
+
+/* Memory for a round, for the pushes of all workers or, if `only` is not negative, of that one. NULL: none. */
+dist_round_t *dist_round_new(const dist_entry_t *entry, int only);
+void dist_round_free(const dist_entry_t *entry, dist_round_t *round);
+/* Why a part of a push can't be the key's, or NULL. */
+const char *dist_round_why_misfit(const dist_entry_t *entry, const dist_header_t *header,
+                                  const kvs_net_message_t *message);
+/* Owns the message: the next part of this worker's push. */
+void dist_round_add_part(dist_round_t *round, const dist_header_t *header,
+                         kvs_net_message_t *message);
+/* A worker says that it has no push. */
+void dist_round_add_refusal(const dist_entry_t *entry, dist_round_t *round,
+                            const dist_header_t *header, const kvs_net_message_t *message);
+/* It is the entry's current one now: its time runs. */
+void dist_round_begin(dist_entry_t *entry);
+
+/* ---- Asynchronous stores: dist_async.c ------------------------------------------------------------------ */
+
+kvs_status_t dist_async_new(dist_entry_t *entry);
+void dist_async_free(dist_entry_t *entry);
+/* As dist_round_take_push and _refusal. */
+void dist_async_take_push(dist_entry_t *entry, const dist_header_t *header,
+                          kvs_net_message_t *message);
+void dist_async_take_refusal(dist_entry_t *entry, const dist_header_t *header,
+                             const kvs_net_message_t *message);
+void dist_async_take_turn(dist_entry_t *entry, const dist_header_t *header,
+                          const kvs_net_message_t *message);
+/* The next push whose turn it is becomes the current round: false if there is none. */
+bool dist_async_begin(dist_entry_t *entry);
+/* The current round is over. */
+void dist_async_end(dist_entry_t *entry);
 
 /* ---- Norms of arrays that are cut over servers --------------------------------------------------------- */
 
@@ -194,6 +248,9 @@ typedef struct dist_codec {
 
 void dist_optimizers_take(dist_depot_t *depot, const dist_header_t *header,
                           const kvs_net_message_t *message);
+/* An attribute of an asynchronous store's optimizer changes. */
+void dist_optimizers_take_attr(dist_depot_t *depot, const dist_header_t *header,
+                               const kvs_net_message_t *message);
 void dist_optimizers_free(dist_depot_t *depot);
 void dist_codecs_take(dist_depot_t *depot, const dist_header_t *header,
                       const kvs_net_message_t *message);
@@ -208,6 +265,7 @@ struct dist_depot {
     uint32_t number; /* the store's */
     int rank;        /* the server's */
     int n_workers, n_servers;
+    bool is_async;
     dist_map_t entries;           /* by id */
     dist_map_t names;             /* by hash, those of one hash in a list */
     dist_optimizer_t *optimizers; /* in order of set_optimizer */

@@ -78,6 +78,9 @@ static kvs_status_t allocate(dist_entry_t *entry)
     for (int64_t i = 0; i < n_parts; i++) {
         entry->parts[i].entry = entry;
     }
+    if (entry->depot->is_async && dist_async_new(entry) != KVS_OK) {
+        return KVS_ERR_NO_MEMORY;
+    }
     entry->elem_bytes = kvs_dtype_bytes(entry->record.dtype);
     entry->n_bytes = (size_t)entry->shard->n * entry->elem_bytes;
     return kvs_cpu_provider()->alloc(host_device, entry->n_bytes, &entry->weight);
@@ -229,6 +232,15 @@ static void send_value(dist_entry_t *entry, int worker, uint64_t request)
     }
 }
 
+/* Whether the value shows this worker's pushes up to `round`. */
+static bool has_round(const dist_entry_t *entry, int worker, int64_t round)
+{
+    if (entry->async != NULL) { /* while one push is applied, pulls wait for its end */
+        return entry->rounds[0] == NULL && round <= entry->async->workers[worker].n_done;
+    }
+    return round <= entry->n_done;
+}
+
 void dist_entry_answer_pulls(dist_entry_t *entry)
 {
     dist_pull_t **link = &entry->pulls;
@@ -236,7 +248,7 @@ void dist_entry_answer_pulls(dist_entry_t *entry)
     while (*link != NULL) {
         dist_pull_t *pull = *link;
 
-        if (pull->round > entry->n_done) {
+        if (!has_round(entry, pull->worker, pull->round)) {
             link = &pull->next;
             continue;
         }
@@ -250,7 +262,7 @@ void dist_entry_take_pull(dist_entry_t *entry, const dist_header_t *header, int 
 {
     dist_pull_t *pull;
 
-    if (header->round <= entry->n_done) {
+    if (has_round(entry, worker, header->round)) {
         send_value(entry, worker, header->request);
         return;
     }

@@ -13,6 +13,21 @@ static bool is_push(const kvs_op_t *op)
     return op->verb == KVS_VERB_PUSH || op->verb == KVS_VERB_PUSHPULL;
 }
 
+kvs_status_t dist_local_issue(kvs_hoststore_t *store, uint16_t codec, kvs_op_t *op)
+{
+    kvs_status_t status = dist_pack_issue(store->compression, codec, op);
+
+    if (status == KVS_OK && is_push(op) && op->n_groups > 0 && store->opt == NULL &&
+        dist_type_is_async(store->type)) {
+        dist_record_t key = {.number = op->groups[0].key->number,
+                             .name = (char *)(uintptr_t)op->groups[0].key->name}; /* only read */
+
+        status = kvs_fail(KVS_ERR_STATE, "%s: %s: " DIST_NEEDS_OPTIMIZER,
+                          op->verb == KVS_VERB_PUSH ? "push" : "pushpull", DIST_KEY_TEXT(&key));
+    }
+    return status == KVS_OK ? kvs_hoststore_issue(store, op) : status;
+}
+
 static size_t bytes_of(const kvs_group_t *group)
 {
     return (size_t)group->key->n_elems * kvs_dtype_bytes(kvs_dtype_index(group->key->dtype));

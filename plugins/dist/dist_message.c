@@ -25,7 +25,8 @@ static const struct {
     [DIST_DONE] = {TEXT, 0},        [DIST_PART] = {ELEMENTS, 1},
     [DIST_RECORD] = {RECORD, 0},    [DIST_TELL] = {TEXT, 0},
     [DIST_SUMS] = {ANYTHING, 1},    [DIST_COMPRESSION] = {ANYTHING, 0},
-    [DIST_REFUSAL] = {TEXT, 1},
+    [DIST_REFUSAL] = {TEXT, 1},     [DIST_TURN] = {NOTHING, 1},
+    [DIST_ATTR] = {ANYTHING, 0},
 };
 
 /* Written through a fixed array: dist_bytes_t would allocate for each message. */

@@ -10,12 +10,24 @@
 
 #include <kvstore/plugin.h>
 
+#include <string.h>
+
 #define DIST_MESSAGES_VERSION "1" /* compared when nodes meet: all sides must speak the same */
 
 /* Arrays travel in parts of at most so many bytes: sending, summing and returning overlap. */
 #define DIST_PART_BYTES (256 << 10)
 #define DIST_MAX_NDIM   32
 #define DIST_MAX_CODECS UINT16_MAX /* calls of set_gradient_compression */
+
+/* In names of stores `async` means asynchronous, everything else synchronous. */
+static inline int dist_type_is_async(const char *type)
+{
+    return strstr(type, "async") != NULL;
+}
+
+#define DIST_NEEDS_OPTIMIZER                                                                       \
+    "an asynchronous store updates by an optimizer, and none is set; call set_optimizer before "   \
+    "the first push"
 
 typedef enum dist_kind {
     /* to servers */
@@ -40,6 +52,9 @@ typedef enum dist_kind {
     /* to servers, again */
     DIST_COMPRESSION, /* the `first`-th set_gradient_compression of this worker; body as OPTIMIZER; DONE */
     DIST_REFUSAL, /* this worker has no push for round `round`: status; body: why; DONE as for a push */
+    DIST_TURN, /* of an asynchronous store: the next push of a key cut over several is worker `first`'s */
+    /* to servers of an asynchronous store */
+    DIST_ATTR, /* body: an attribute of the `optimizer`-th as a specification; DONE */
     DIST_N_KINDS
 } dist_kind_t;
 

@@ -45,6 +45,18 @@ static kvs_status_t add(dist_depot_t *depot, const kvs_net_message_t *message)
     return KVS_OK;
 }
 
+/* Pushes of an asynchronous store may have waited for the optimizer. */
+static void go_on(dist_depot_t *depot)
+{
+    for (size_t i = 0; i < depot->entries.n_items && depot->is_async; i++) {
+        dist_entry_t *entry = depot->entries.items[i].value;
+
+        if (entry != NULL) {
+            dist_round_go_on(entry);
+        }
+    }
+}
+
 void dist_optimizers_take(dist_depot_t *depot, const dist_header_t *header,
                           const kvs_net_message_t *message)
 {
@@ -62,7 +74,37 @@ void dist_optimizers_take(dist_depot_t *depot, const dist_header_t *header,
         }
     } else {
         status = add(depot, message);
+        go_on(depot);
     }
     dist_depot_send_done(depot, worker, header->request, status,
+                         status == KVS_OK ? "" : kvs_plugin_host->last_error());
+}
+
+static kvs_status_t set_attr(dist_depot_t *depot, const dist_header_t *header,
+                             const kvs_net_message_t *message)
+{
+    dist_spec_t spec;
+    kvs_status_t status = dist_spec_decode(message->body, message->n_body_bytes, &spec);
+
+    if (status != KVS_OK) {
+        return status;
+    }
+    if (header->optimizer == 0 || header->optimizer > depot->n_optimizers ||
+        spec.spec.n_params != 1) {
+        status = kvs_fail(KVS_ERR_FORMAT, "an attribute of optimizer %u, of %u, does not fit",
+                          header->optimizer, depot->n_optimizers);
+    } else {
+        status = kvs_opt_set_attr(depot->optimizers[header->optimizer - 1].opt, spec.spec.params);
+    }
+    dist_spec_release(&spec);
+    return status;
+}
+
+void dist_optimizers_take_attr(dist_depot_t *depot, const dist_header_t *header,
+                               const kvs_net_message_t *message)
+{
+    kvs_status_t status = set_attr(depot, header, message);
+
+    dist_depot_send_done(depot, message->from->rank, header->request, status,
                          status == KVS_OK ? "" : kvs_plugin_host->last_error());
 }

@@ -203,7 +203,8 @@ static kvs_status_t send_call(dist_request_t *request)
     kvs_net_send_t net = KVS_NET_SEND_INIT;
 
     header.first = call->number;
-    header.optimizer = request->kind == DIST_OPTIMIZER ? (uint32_t)call->number : 0;
+    header.optimizer =
+        request->kind == DIST_OPTIMIZER || request->kind == DIST_ATTR ? (uint32_t)call->number : 0;
     net.body = call->body;
     net.n_body_bytes = call->n_body;
     return send(request, &header, &net);

@@ -20,25 +20,26 @@ static const kvs_device_t host_device = {KVS_DEVICE_CPU, 0};
 
 /* ---- Memory of rounds --------------------------------------------------------------------------------- */
 
-static dist_round_t *new_round(const dist_entry_t *entry)
+dist_round_t *dist_round_new(const dist_entry_t *entry, int only)
 {
     size_t n_workers = (size_t)entry->depot->n_workers, n_parts = (size_t)entry->n_parts;
-    dist_round_t *round =
-        calloc(1, sizeof(*round) +
-                      n_workers * (sizeof(dist_push_t) + n_parts * sizeof(kvs_net_message_t *)));
+    size_t n_lists = only < 0 ? n_workers : 1;
+    dist_round_t *round = calloc(1, sizeof(*round) + n_workers * sizeof(dist_push_t) +
+                                        n_lists * n_parts * sizeof(kvs_net_message_t *));
     kvs_net_message_t **parts;
 
     if (round == NULL) {
         return NULL;
     }
+    round->only = only;
     parts = (kvs_net_message_t **)&round->pushes[n_workers];
     for (size_t w = 0; w < n_workers; w++) {
-        round->pushes[w].parts = parts + w * n_parts;
+        round->pushes[w].parts = only < 0 ? parts + w * n_parts : parts;
     }
     return round;
 }
 
-static void free_round(const dist_entry_t *entry, dist_round_t *round)
+void dist_round_free(const dist_entry_t *entry, dist_round_t *round)
 {
     for (int w = 0; round != NULL && w < entry->depot->n_workers; w++) {
         for (int64_t p = 0; p < round->pushes[w].n_parts; p++) {
@@ -54,22 +55,33 @@ static void free_round(const dist_entry_t *entry, dist_round_t *round)
 void dist_round_drop_all(dist_entry_t *entry)
 {
     for (int i = 0; i < 2; i++) {
-        free_round(entry, entry->rounds[i]);
+        dist_round_free(entry, entry->rounds[i]);
         entry->rounds[i] = NULL;
     }
+    dist_async_free(entry);
 }
 
 static void look_at_time(dist_wait_t *wait, int64_t now_ns);
 
+void dist_round_begin(dist_entry_t *entry)
+{
+    entry->rounds[0]->begun_ns = entry->rounds[0]->latest_ns = dist_now_ns();
+    entry->wait.look = look_at_time;
+    dist_wait_begin(entry->depot->server, &entry->wait);
+}
+
 /* The next round takes the place of the current one. */
 static void shift(dist_entry_t *entry)
 {
-    free_round(entry, entry->rounds[0]);
+    if (entry->async != NULL) {
+        dist_async_end(entry);
+    }
+    dist_round_free(entry, entry->rounds[0]);
     entry->rounds[0] = entry->rounds[1];
     entry->rounds[1] = NULL;
     entry->n_done++;
     if (entry->rounds[0] != NULL) {
-        entry->rounds[0]->begun_ns = entry->rounds[0]->latest_ns = dist_now_ns();
+        dist_round_begin(entry);
     } else {
         dist_wait_end(entry->depot->server, &entry->wait);
     }
@@ -96,10 +108,33 @@ static void add(text_t *text, const char *format, ...)
     text->n = text->n < sizeof(text->bytes) ? text->n : sizeof(text->bytes) - 1;
 }
 
-/* "key 7, round 3: " */
+/* "key 7, round 3: "; in an asynchronous store, whose pushes are no rounds of all, "key 7: " */
 static void add_round(text_t *text, const dist_entry_t *entry)
 {
-    add(text, "%s, round %" PRId64 ": ", DIST_KEY_TEXT(&entry->record), entry->n_done + 1);
+    add(text, "%s", DIST_KEY_TEXT(&entry->record));
+    if (entry->async == NULL) {
+        add(text, ", round %" PRId64, entry->n_done + 1);
+    }
+    add(text, ": ");
+}
+
+/* Whether the current round is also this worker's. */
+static bool needs(const dist_entry_t *entry, int worker)
+{
+    const dist_round_t *round = entry->rounds[0];
+
+    return round->only < 0 || round->only == worker;
+}
+
+/* The first of its workers. */
+static int lowest(const dist_entry_t *entry)
+{
+    int w = 0;
+
+    while (!needs(entry, w)) {
+        w++;
+    }
+    return w;
 }
 
 static bool has_all(const dist_entry_t *entry, int worker)
@@ -113,7 +148,7 @@ static void add_workers(text_t *text, const dist_entry_t *entry, bool there)
     const char *comma = "";
 
     for (int w = 0; w < entry->depot->n_workers; w++) {
-        if (has_all(entry, w) == there) {
+        if (needs(entry, w) && has_all(entry, w) == there) {
             add(text, "%s%s", comma, dist_depot_worker_label(entry->depot, w));
             comma = ", ";
         }
@@ -125,7 +160,7 @@ static size_t n_missing(const dist_entry_t *entry)
     size_t n = 0;
 
     for (int w = 0; w < entry->depot->n_workers; w++) {
-        n += !has_all(entry, w);
+        n += needs(entry, w) && !has_all(entry, w);
     }
     return n;
 }
@@ -139,7 +174,7 @@ static void fail_one(dist_entry_t *entry, kvs_status_t status, const char *text)
     free(entry->failed_text);
     entry->failed_text = strdup(text);
     for (int w = 0; w < entry->depot->n_workers; w++) {
-        if (round->pushes[w].n_parts > 0 || round->pushes[w].refused) {
+        if (needs(entry, w) && (round->pushes[w].n_parts > 0 || round->pushes[w].refused)) {
             dist_depot_send_done(entry->depot, w, round->pushes[w].request, status, text);
         }
     }
@@ -178,7 +213,7 @@ void dist_round_check_gone(dist_entry_t *entry)
     for (int w = 0; entry->rounds[0] != NULL && w < entry->depot->n_workers; w++) {
         const char *why = dist_depot_why_gone(entry->depot, w);
 
-        if (why != NULL && !has_all(entry, w)) {
+        if (why != NULL && needs(entry, w) && !has_all(entry, w)) {
             text_t text = {.n = 0};
 
             add_round(&text, entry);
@@ -241,21 +276,22 @@ static void look_at_time(dist_wait_t *wait, int64_t now_ns)
 static bool agree_on_optimizer(dist_entry_t *entry)
 {
     const dist_round_t *round = entry->rounds[0];
+    int first = lowest(entry);
 
-    for (int w = 1; w < entry->depot->n_workers; w++) {
-        if (round->pushes[w].optimizer != round->pushes[0].optimizer) {
+    for (int w = first + 1; w < entry->depot->n_workers; w++) {
+        if (needs(entry, w) && round->pushes[w].optimizer != round->pushes[first].optimizer) {
             text_t text = {.n = 0};
 
             add_round(&text, entry);
             add(&text, "%s has called set_optimizer %u times, %s %u times",
-                dist_depot_worker_label(entry->depot, 0), round->pushes[0].optimizer,
+                dist_depot_worker_label(entry->depot, first), round->pushes[first].optimizer,
                 dist_depot_worker_label(entry->depot, w), round->pushes[w].optimizer);
             add(&text, "; every worker calls it, between the same pushes");
             dist_round_fail(entry, KVS_ERR_STATE, text.bytes);
             return false;
         }
     }
-    if (round->pushes[0].optimizer > entry->depot->n_optimizers) {
+    if (round->pushes[first].optimizer > entry->depot->n_optimizers) {
         dist_round_fail(entry, KVS_ERR_INTERNAL, "a push names an optimizer that was never set");
         return false;
     }
@@ -266,15 +302,16 @@ static bool agree_on_optimizer(dist_entry_t *entry)
 static bool agree_on_codec(dist_entry_t *entry)
 {
     dist_round_t *round = entry->rounds[0];
-    uint16_t codec = round->pushes[0].codec;
+    int first = lowest(entry);
+    uint16_t codec = round->pushes[first].codec;
 
-    for (int w = 1; w < entry->depot->n_workers; w++) {
-        if (round->pushes[w].codec != codec) {
+    for (int w = first + 1; w < entry->depot->n_workers; w++) {
+        if (needs(entry, w) && round->pushes[w].codec != codec) {
             text_t text = {.n = 0};
 
             add_round(&text, entry);
             add(&text, "%s has called set_gradient_compression %u times, %s %u times",
-                dist_depot_worker_label(entry->depot, 0), codec,
+                dist_depot_worker_label(entry->depot, first), codec,
                 dist_depot_worker_label(entry->depot, w), round->pushes[w].codec);
             add(&text, "; every worker calls it, before its first push of a key");
             dist_round_fail(entry, KVS_ERR_STATE, text.bytes);
@@ -294,10 +331,28 @@ static void fail_with_last_error(dist_entry_t *entry, kvs_status_t status)
     dist_round_fail(entry, status, text.bytes);
 }
 
-/* The scalars are those of the lowest rank; the states are made before anything changes. */
+/* What the workers have computed of it: the scalars of the lowest rank. */
+static void copy_update(const dist_push_t *push, dist_round_t *round)
+{
+    round->update.states = push->states;
+    memcpy(round->update.scalars, push->scalars, sizeof(push->scalars));
+}
+
+/* Asynchronous pushes never replace: that would be the gradient of one worker alone. */
+static bool need_optimizer(dist_entry_t *entry)
+{
+    text_t text = {.n = 0};
+
+    add_round(&text, entry);
+    add(&text, DIST_NEEDS_OPTIMIZER);
+    dist_round_fail(entry, KVS_ERR_STATE, text.bytes);
+    return false;
+}
+
+/* The states are made before anything changes. */
 static bool begin_update(dist_entry_t *entry, dist_round_t *round)
 {
-    const dist_push_t *push = &round->pushes[0];
+    const dist_push_t *push = &round->pushes[lowest(entry)];
     kvs_status_t status;
 
     if (entry->optimizer != push->optimizer) {
@@ -305,11 +360,9 @@ static bool begin_update(dist_entry_t *entry, dist_round_t *round)
         entry->optimizer = push->optimizer;
     }
     if (push->optimizer == 0) {
-        return true;
+        return entry->async == NULL || need_optimizer(entry);
     }
     round->opt = entry->depot->optimizers[push->optimizer - 1].opt;
-    round->update.states = push->states;
-    memcpy(round->update.scalars, push->scalars, sizeof(push->scalars));
     status = kvs_opt_check_key(round->opt, &entry->view);
     if (status == KVS_OK && entry->cuts_rows && kvs_opt_has_rows(round->opt)) {
         status = kvs_fail(KVS_ERR_NOT_IMPLEMENTED,
@@ -317,9 +370,14 @@ static bool begin_update(dist_entry_t *entry, dist_round_t *round)
                           "set_optimizer before init, or raise bigarray_bound",
                           kvs_opt_name(round->opt), DIST_SHAPE_TEXT(&entry->record));
     }
+    if (status == KVS_OK && entry->async != NULL) {
+        status = kvs_opt_issue(round->opt, &entry->opt, &entry->view, &round->update);
+    } else if (status == KVS_OK) {
+        copy_update(push, round);
+    }
     if (status == KVS_OK) {
-        status =
-            kvs_opt_begin_for(round->opt, &entry->opt, &entry->view, entry->weight, push->states);
+        status = kvs_opt_begin_for(round->opt, &entry->opt, &entry->view, entry->weight,
+                                   round->update.states);
     }
     if (status != KVS_OK) {
         fail_with_last_error(entry, status);
@@ -335,7 +393,8 @@ static bool settle(dist_entry_t *entry)
     if (round->settled) {
         return true;
     }
-    if (!agree_on_optimizer(entry) || !agree_on_codec(entry) || !begin_update(entry, round)) {
+    if ((entry->async == NULL && !agree_on_optimizer(entry)) || !agree_on_codec(entry) ||
+        !begin_update(entry, round)) {
         return false;
     }
     round->settled = true;
@@ -347,7 +406,7 @@ static bool settle(dist_entry_t *entry)
 static bool part_is_there(const dist_entry_t *entry, int64_t part)
 {
     for (int w = 0; w < entry->depot->n_workers; w++) {
-        if (entry->rounds[0]->pushes[w].n_parts <= part) {
+        if (needs(entry, w) && entry->rounds[0]->pushes[w].n_parts <= part) {
             return false;
         }
     }
@@ -358,10 +417,13 @@ static bool part_is_there(const dist_entry_t *entry, int64_t part)
 static void unpack_part(const dist_entry_t *entry, int64_t part, void *to)
 {
     const dist_round_t *round = entry->rounds[0];
+    int first = lowest(entry);
 
-    for (int w = 0; w < entry->depot->n_workers; w++) {
-        kvs_compression_unpack(round->compression, dist_entry_part_elems(entry, part),
-                               round->pushes[w].parts[part]->body, to, w > 0);
+    for (int w = first; w < entry->depot->n_workers; w++) {
+        if (needs(entry, w)) {
+            kvs_compression_unpack(round->compression, dist_entry_part_elems(entry, part),
+                                   round->pushes[w].parts[part]->body, to, w > first);
+        }
     }
 }
 
@@ -371,6 +433,7 @@ static void sum_part(const dist_entry_t *entry, int64_t part, void *to)
     const dist_round_t *round = entry->rounds[0];
     int n_workers = entry->depot->n_workers;
     const void *few[16], **sources = few;
+    size_t n = 0;
 
     if (round->compression != NULL) {
         unpack_part(entry, part, to);
@@ -380,10 +443,11 @@ static void sum_part(const dist_entry_t *entry, int64_t part, void *to)
         sources = entry->depot->sources;
     }
     for (int w = 0; w < n_workers; w++) {
-        sources[w] = round->pushes[w].parts[part]->body;
+        if (needs(entry, w)) {
+            sources[n++] = round->pushes[w].parts[part]->body;
+        }
     }
-    kvs_sum(entry->record.dtype, dist_entry_part_elems(entry, part), sources, (size_t)n_workers,
-            &to, 1, 0);
+    kvs_sum(entry->record.dtype, dist_entry_part_elems(entry, part), sources, n, &to, 1, 0);
 }
 
 static void release_part(const dist_entry_t *entry, int64_t part)
@@ -391,8 +455,10 @@ static void release_part(const dist_entry_t *entry, int64_t part)
     for (int w = 0; w < entry->depot->n_workers; w++) {
         dist_push_t *push = &entry->rounds[0]->pushes[w];
 
-        kvs_net_message_release(push->parts[part]);
-        push->parts[part] = NULL;
+        if (needs(entry, w)) {
+            kvs_net_message_release(push->parts[part]);
+            push->parts[part] = NULL;
+        }
     }
 }
 
@@ -410,7 +476,7 @@ static void answer_part(dist_entry_t *entry, int64_t part)
     for (int w = 0; w < entry->depot->n_workers; w++) {
         const dist_push_t *push = &entry->rounds[0]->pushes[w];
 
-        if (push->wants_value) {
+        if (needs(entry, w) && push->wants_value) {
             dist_entry_send_part(entry, w, push->request, part);
         }
     }
@@ -423,8 +489,9 @@ static void apply_part(dist_entry_t *entry, int64_t part)
     if (dist_entry_part_elems(entry, part) > 0) {
         if (round->opt == NULL) {
             sum_part(entry, part, dist_entry_part(entry, entry->weight, part));
-        } else if (entry->depot->n_workers == 1 && round->compression == NULL) {
-            step_part(entry, part, round->pushes[0].parts[part]->body);
+        } else if ((entry->depot->n_workers == 1 || round->only >= 0) &&
+                   round->compression == NULL) {
+            step_part(entry, part, round->pushes[lowest(entry)].parts[part]->body);
         } else {
             sum_part(entry, part, entry->depot->scratch);
             step_part(entry, part, entry->depot->scratch);
@@ -502,7 +569,7 @@ static void finish(dist_entry_t *entry)
     const dist_round_t *round = entry->rounds[0];
 
     for (int w = 0; w < entry->depot->n_workers; w++) {
-        if (!round->pushes[w].wants_value) {
+        if (needs(entry, w) && !round->pushes[w].wants_value) {
             dist_depot_send_done(entry->depot, w, round->pushes[w].request, KVS_OK, "");
         }
     }
@@ -523,8 +590,12 @@ static void fail_refused(dist_entry_t *entry)
 /* One step; false when nothing more can be done now. */
 static bool advance(dist_entry_t *entry)
 {
-    dist_round_t *round = entry->rounds[0];
+    dist_round_t *round;
 
+    if (entry->async != NULL && entry->rounds[0] == NULL && !dist_async_begin(entry)) {
+        return false;
+    }
+    round = entry->rounds[0];
     if (round != NULL && round->refusal != KVS_OK) {
         fail_refused(entry);
         return true;
@@ -571,8 +642,8 @@ static bool has_packed_size(const dist_entry_t *entry, const dist_header_t *head
                message->n_body_bytes;
 }
 
-static const char *why_misfit(const dist_entry_t *entry, const dist_header_t *header,
-                              const kvs_net_message_t *message)
+const char *dist_round_why_misfit(const dist_entry_t *entry, const dist_header_t *header,
+                                  const kvs_net_message_t *message)
 {
     int64_t part = header->first / dist_part_elems(entry->record.dtype);
 
@@ -585,7 +656,7 @@ static const char *why_misfit(const dist_entry_t *entry, const dist_header_t *he
     if (header->codec != 0 && !has_packed_size(entry, header, message)) {
         return "a part of a push is not packed as its worker said";
     }
-    return header->round > entry->n_done + 2 ? "a push is ahead by more than one round" : NULL;
+    return NULL;
 }
 
 /* The round the push belongs to, made if need be. NULL: no memory. */
@@ -594,13 +665,9 @@ static dist_round_t *round_of(dist_entry_t *entry, int64_t number)
     dist_round_t **round = &entry->rounds[number - entry->n_done - 1];
 
     if (*round == NULL) {
-        *round = new_round(entry);
-        if (*round != NULL) {
-            (*round)->begun_ns = dist_now_ns();
-        }
+        *round = dist_round_new(entry, -1);
         if (*round != NULL && round == &entry->rounds[0]) {
-            entry->wait.look = look_at_time;
-            dist_wait_begin(entry->depot->server, &entry->wait);
+            dist_round_begin(entry);
         }
     }
     return *round;
@@ -620,14 +687,29 @@ static void note_push(dist_round_t *round, dist_push_t *push, const dist_header_
     }
 }
 
+void dist_round_add_part(dist_round_t *round, const dist_header_t *header,
+                         kvs_net_message_t *message)
+{
+    dist_push_t *push = &round->pushes[message->from->rank];
+
+    if (push->n_parts == 0) {
+        note_push(round, push, header);
+    }
+    push->parts[push->n_parts++] = message;
+    round->latest_ns = dist_now_ns();
+}
+
 void dist_round_take_push(dist_entry_t *entry, const dist_header_t *header,
                           kvs_net_message_t *message)
 {
     int worker = message->from->rank;
     int64_t part = header->first / dist_part_elems(entry->record.dtype);
-    const char *misfit = why_misfit(entry, header, message);
+    const char *misfit = dist_round_why_misfit(entry, header, message);
     dist_round_t *round = NULL;
 
+    if (misfit == NULL && header->round > entry->n_done + 2) {
+        misfit = "a push is ahead by more than one round";
+    }
     if (misfit == NULL && header->round <= entry->n_done) {
         refuse_late(entry, header, worker);
         kvs_net_message_release(message);
@@ -644,15 +726,26 @@ void dist_round_take_push(dist_entry_t *entry, const dist_header_t *header,
         kvs_net_message_release(message);
         return;
     }
-    if (part == 0) {
-        note_push(round, &round->pushes[worker], header);
-    }
-    round->pushes[worker].parts[part] = message;
-    round->pushes[worker].n_parts++;
-    round->latest_ns = dist_now_ns();
+    dist_round_add_part(round, header, message);
     if (round == entry->rounds[0]) {
         dist_round_check_gone(entry);
         dist_round_go_on(entry);
+    }
+}
+
+void dist_round_add_refusal(const dist_entry_t *entry, dist_round_t *round,
+                            const dist_header_t *header, const kvs_net_message_t *message)
+{
+    int worker = message->from->rank;
+    char text[1024];
+
+    note_push(round, &round->pushes[worker], header);
+    round->pushes[worker].refused = true;
+    if (round->refusal == KVS_OK) {
+        snprintf(text, sizeof(text), "%s: %.*s", dist_depot_worker_label(entry->depot, worker),
+                 (int)message->n_body_bytes, (const char *)message->body);
+        round->refusal = header->status;
+        round->refusal_text = strdup(text);
     }
 }
 
@@ -661,7 +754,6 @@ void dist_round_take_refusal(dist_entry_t *entry, const dist_header_t *header,
 {
     int worker = message->from->rank;
     dist_round_t *round;
-    char text[1024];
 
     if (header->round <= entry->n_done) {
         refuse_late(entry, header, worker);
@@ -673,13 +765,6 @@ void dist_round_take_refusal(dist_entry_t *entry, const dist_header_t *header,
                              "a push is refused that can't be");
         return;
     }
-    note_push(round, &round->pushes[worker], header);
-    round->pushes[worker].refused = true;
-    if (round->refusal == KVS_OK) {
-        snprintf(text, sizeof(text), "%s: %.*s", dist_depot_worker_label(entry->depot, worker),
-                 (int)message->n_body_bytes, (const char *)message->body);
-        round->refusal = header->status;
-        round->refusal_text = strdup(text);
-    }
+    dist_round_add_refusal(entry, round, header, message);
     dist_round_go_on(entry);
 }

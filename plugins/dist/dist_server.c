@@ -142,8 +142,9 @@ static dist_depot_t **link_of_depot(dist_server_t *server, uint32_t number)
     return link;
 }
 
-static void open_depot(dist_server_t *server, uint32_t number)
+static void open_depot(dist_server_t *server, const kvs_net_event_t *event)
 {
+    uint32_t number = event->store;
     dist_depot_t *depot;
 
     pthread_mutex_lock(&server->lock); /* until the node is set: this may be its first event */
@@ -154,6 +155,7 @@ static void open_depot(dist_server_t *server, uint32_t number)
                                 "a server has no memory for the store");
         return;
     }
+    depot->is_async = event->n_facts > 0 && dist_type_is_async(event->facts[0].value);
     depot->next = server->depots;
     server->depots = depot;
 }
@@ -408,8 +410,14 @@ static void take_data(dist_depot_t *depot, const dist_header_t *header, kvs_net_
     if (entry == NULL || (header->kind != DIST_VALUE && !entry->defined)) {
         refuse_unknown(depot, header, message->from->rank);
     } else if (is_push) {
-        dist_round_take_push(entry, header, message);
+        if (depot->is_async) {
+            dist_async_take_push(entry, header, message);
+        } else {
+            dist_round_take_push(entry, header, message);
+        }
         return; /* which owns the message */
+    } else if (header->kind == DIST_REFUSAL && depot->is_async) {
+        dist_async_take_refusal(entry, header, message);
     } else if (header->kind == DIST_REFUSAL) {
         dist_round_take_refusal(entry, header, message);
     } else if (header->kind == DIST_PULL) {
@@ -420,13 +428,19 @@ static void take_data(dist_depot_t *depot, const dist_header_t *header, kvs_net_
     kvs_net_message_release(message);
 }
 
-static void take_sums(dist_depot_t *depot, const dist_header_t *header,
+/* Of another server, about a round. */
+static void take_word(dist_depot_t *depot, const dist_header_t *header,
                       const kvs_net_message_t *message)
 {
     dist_entry_t *entry = dist_map_find(&depot->entries, header->key);
 
-    if (entry != NULL && entry->defined) {
+    if (entry == NULL || !entry->defined) {
+        return;
+    }
+    if (header->kind == DIST_SUMS) {
         dist_norms_take_sums(entry, header, message);
+    } else {
+        dist_async_take_turn(entry, header, message);
     }
 }
 
@@ -450,7 +464,10 @@ static bool may_send(const dist_depot_t *depot, const dist_header_t *header,
     case DIST_COMMAND:
     case DIST_CLOSE:
         return from->role == KVS_NET_WORKER;
+    case DIST_ATTR:
+        return from->role == KVS_NET_WORKER && depot->is_async;
     case DIST_SUMS:
+    case DIST_TURN:
         return from->role == KVS_NET_SERVER;
     default:
         return false;
@@ -489,7 +506,11 @@ static void take(dist_depot_t *depot, const dist_header_t *header, kvs_net_messa
         take_close(depot, message->from->rank);
         break;
     case DIST_SUMS:
-        take_sums(depot, header, message);
+    case DIST_TURN:
+        take_word(depot, header, message);
+        break;
+    case DIST_ATTR:
+        dist_optimizers_take_attr(depot, header, message);
         break;
     default:
         break;
@@ -525,7 +546,7 @@ static void on_event(void *arg, const kvs_net_event_t *event)
 
     switch ((kvs_net_event_kind_t)event->kind) {
     case KVS_NET_EVENT_STORE_OPENED:
-        open_depot(server, event->store);
+        open_depot(server, event);
         break;
     case KVS_NET_EVENT_STORE_CLOSED:
         close_depot(server, event->store);

@@ -5,6 +5,7 @@
 
 #include "dist_place.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,6 +73,7 @@ static dist_worker_t *new_worker(const dist_worker_args_t *args)
     worker->n_workers = kvs_net_node_count(args->node, KVS_NET_WORKER);
     worker->n_servers = kvs_net_node_count(args->node, KVS_NET_SERVER);
     worker->timeout_ms = args->timeout_ms;
+    worker->is_async = dist_type_is_async(args->type);
     worker->cut_elems = args->cut_elems;
     worker->first_free = UINT32_MAX;
     pthread_mutex_init(&worker->lock, NULL);
@@ -296,7 +298,10 @@ static kvs_status_t issue_updates(dist_worker_t *worker, kvs_op_t *op)
         dist_key_t *key = op->groups[i].key->state;
         dist_group_t *group = op->groups[i].state;
 
-        status = kvs_opt_issue(worker->opt, &key->host.opt, op->groups[i].key, &group->host.update);
+        if (!worker->is_async) { /* else servers do it, in the order they see */
+            status =
+                kvs_opt_issue(worker->opt, &key->host.opt, op->groups[i].key, &group->host.update);
+        }
         group->optimizer = worker->n_optimizers;
     }
     return status;
@@ -504,6 +509,7 @@ static void list_to_settle(dist_op_t *op)
 
 static void complete(dist_op_t *op)
 {
+    dist_worker_t *worker = op->worker;
     kvs_op_t *pub = op->pub;
     kvs_status_t status;
 
@@ -521,14 +527,20 @@ static void complete(dist_op_t *op)
     }
     free(op->text);
     free(op);
+    pthread_mutex_lock(&worker->lock);
+    if (--worker->n_ops == 0) {
+        pthread_cond_broadcast(&worker->changed);
+    }
+    pthread_mutex_unlock(&worker->lock);
     kvs_plugin_host->complete(pub, status);
 }
 
 /* Only the thread that runs the operation's verb, while it does, or the I/O thread comes here: so
- * nobody ends the operation between the two calls. */
+ * nobody ends the operation between the two calls. A failure is told by complete alone, so that the
+ * call that waits for its values to be read has it. */
 static void settle(dist_op_t *op, bool read, bool ended)
 {
-    if (read) {
+    if (read && !(ended && op->status != KVS_OK)) {
         kvs_plugin_host->consumed(op->pub);
     }
     if (ended) {
@@ -540,7 +552,7 @@ static void settle(dist_op_t *op, bool read, bool ended)
 static void look(dist_op_t *op, bool *ret_read, bool *ret_ended)
 {
     *ret_ended = op->n_left == 0;
-    *ret_read = !op->consumed && (op->n_reading == 0 || *ret_ended);
+    *ret_read = !op->consumed && ((op->n_reading == 0 && !op->till_end) || *ret_ended);
     op->consumed |= *ret_read;
 }
 
@@ -830,6 +842,8 @@ static dist_op_t *new_op(dist_worker_t *worker, kvs_op_t *pub)
     op->worker = worker;
     op->n_left = pub->n_groups;
     op->issuing = true;
+    /* whether the servers have an optimizer is theirs to say: the call that pushes is to hear it */
+    op->till_end = worker->is_async && worker->n_optimizers == 0;
     for (size_t i = 0; i < pub->n_groups; i++) {
         dist_group_t *group = pub->groups[i].state;
 
@@ -943,11 +957,45 @@ kvs_status_t dist_worker_run(dist_worker_t *worker, kvs_op_t *pub)
     }
     pub->backend = op;
     pthread_mutex_lock(&worker->lock);
+    worker->n_ops++;
     for (size_t i = 0; i < pub->n_groups; i++) {
         enqueue(pub->groups[i].state);
     }
     end_issuing(op);
     return KVS_OK;
+}
+
+static struct timespec time_after(int64_t timeout_ms)
+{
+    struct timespec time;
+
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    time.tv_sec += timeout_ms / 1000;
+    time.tv_nsec += timeout_ms % 1000 * 1000000;
+    time.tv_sec += time.tv_nsec / 1000000000;
+    time.tv_nsec %= 1000000000;
+    return time;
+}
+
+/* Each operation ends at its own deadline; so do all, but in a row they may take longer. */
+kvs_status_t dist_worker_drain(dist_worker_t *worker)
+{
+    struct timespec deadline = time_after(2 * dist_patience_ms(worker->timeout_ms));
+    kvs_status_t status = KVS_OK;
+    int waited = 0;
+
+    pthread_mutex_lock(&worker->lock);
+    while (worker->n_ops > 0 && waited != ETIMEDOUT) {
+        waited = worker->timeout_ms == 0
+                     ? pthread_cond_wait(&worker->changed, &worker->lock)
+                     : pthread_cond_timedwait(&worker->changed, &worker->lock, &deadline);
+    }
+    if (worker->n_ops > 0) {
+        status =
+            kvs_fail(KVS_ERR_TIMEOUT, "%zu operations before it have not ended", worker->n_ops);
+    }
+    pthread_mutex_unlock(&worker->lock);
+    return status;
 }
 
 /* ---- What happens to the job --------------------------------------------------------------------------- */

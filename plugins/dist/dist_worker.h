@@ -94,6 +94,7 @@ struct dist_op {
     bool listed;      /* to be settled */
     bool issuing;     /* its verb runs: it does the settling */
     bool consumed;    /* the core was told */
+    bool till_end;    /* the core is told no sooner than of the end */
     kvs_status_t status;
     size_t first_error; /* its place in the call's list */
     char *text;
@@ -152,6 +153,7 @@ struct dist_worker {
     char *type;
     char *loaded; /* what all workers must have in common; cut up by open */
     int rank, n_workers, n_servers;
+    bool is_async;
     int64_t timeout_ms; /* 0: for ever */
     int64_t cut_elems;
     /* changed by calls that the core lets in one at a time */
@@ -163,12 +165,13 @@ struct dist_worker {
     uint64_t *loads;                /* rank 0: bytes placed on each server */
 
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* a call is done */
+    pthread_cond_t changed; /* a call is done, or no operation is left */
     dist_key_t *keys;       /* from here on guarded by lock */
     dist_queue_t *queues;   /* to each server */
     dist_slot_t *slots;     /* of requests that wait for an answer */
     uint32_t n_slots, first_free;
     dist_op_t *to_settle;
+    size_t n_ops;         /* begun and not ended */
     kvs_status_t failure; /* nothing works any more */
     char *failure_text;
     kvs_status_t told; /* an error of another rank, for the next operation */
@@ -197,6 +200,9 @@ void dist_worker_key_release(dist_worker_t *worker, kvs_key_entry_t *key);
 /* As in kvs_backend_ops_t. */
 kvs_status_t dist_worker_issue(dist_worker_t *worker, kvs_op_t *op);
 kvs_status_t dist_worker_run(dist_worker_t *worker, kvs_op_t *op);
+
+/* Wait until every operation issued so far has ended; what became of it is told elsewhere. ERR_TIMEOUT. */
+kvs_status_t dist_worker_drain(dist_worker_t *worker);
 
 /* On the I/O thread: a node has left in good order; one has died, or the job is over for us; time
  * passes. */

@@ -26,7 +26,11 @@ enum {
     CF_SPARSE = 1u << 8,
     CF_COMPRESSION = 1u << 9,
     CF_COMPRESSES_EACH = 1u << 10, /* each value of a push, not the sum of this worker's values */
-    CF_STATES = 1u << 11           /* files of optimizer states */
+    CF_STATES = 1u << 11,          /* files of optimizer states */
+    CF_REPLACES =
+        1u << 12,          /* a push needs neither updater nor optimizer; or there are no weights */
+    CF_IN_STEP = 1u << 13, /* updates are of all workers together: a job of one, or synchronous */
+    CF_ASYNC = 1u << 14    /* each push updates by itself */
 };
 
 typedef struct cf cf_t;

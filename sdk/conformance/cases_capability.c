@@ -186,7 +186,7 @@ static const cf_case_t cases[] = {
      CF_NO_WEIGHTS, no_weights},
     {"capability.no_compression",
      "Setting compression on a backend without it is an error, and sums stay exact.",
-     CF_NO_COMPRESSION, no_compression},
+     CF_NO_COMPRESSION | CF_REPLACES, no_compression},
     {"capability.no_sparse", "A backend without row-sparse refuses row-sparse arrays everywhere.",
      CF_NO_SPARSE, no_sparse},
     {"capability.manifest", "The backend is what its manifest claims.", 0, manifest},

@@ -54,8 +54,8 @@ static void store_works_on(cf_t *t)
 static const cf_case_t cases[] = {
     {"error.null", "NULL where something is needed is an argument error that says so.", 0,
      null_arguments},
-    {"error.works_on", "A store works on after refused calls, and owes no error for them.", 0,
-     store_works_on},
+    {"error.works_on", "A store works on after refused calls, and owes no error for them.",
+     CF_REPLACES, store_works_on},
 };
 
 const cf_theme_t cf_theme_errors = CF_THEME(cases);

@@ -151,8 +151,8 @@ static void unknown_key(cf_t *t)
 
 static const cf_case_t cases[] = {
     {"pull.all_outs", "pull writes the stored value into every out.", CF_WEIGHTS, all_outs},
-    {"pull.sees_pushes", "pull sees every push to the key issued before it.", CF_WEIGHTS,
-     sees_pushes},
+    {"pull.sees_pushes", "pull sees every push to the key issued before it.",
+     CF_WEIGHTS | CF_REPLACES, sees_pushes},
     {"pull.changes_nothing", "pull gives copies and may be repeated.", CF_WEIGHTS, changes_nothing},
     {"pull.same_array_twice",
      "An array may stand several times among the outs; of different keys the last in the list "

@@ -177,11 +177,14 @@ static void alone(cf_t *t)
 }
 
 static const cf_case_t cases[] = {
-    {"store.wait_all", "wait_all waits for everything issued, and for nothing else.", 0, wait_all},
+    {"store.wait_all", "wait_all waits for everything issued, and for nothing else.", CF_REPLACES,
+     wait_all},
     {"store.stats",
-     "stats count keys and bytes of what succeeded; a broadcast is an init and a pull.", 0, stats},
-    {"store.stats_weights", "stats count inits, pushes and pulls.", CF_WEIGHTS, stats_weights},
-    {"store.priority", "Any priority is accepted.", 0, priority},
+     "stats count keys and bytes of what succeeded; a broadcast is an init and a pull.",
+     CF_REPLACES, stats},
+    {"store.stats_weights", "stats count inits, pushes and pulls.", CF_WEIGHTS | CF_REPLACES,
+     stats_weights},
+    {"store.priority", "Any priority is accepted.", CF_REPLACES, priority},
     {"store.cancel", "After cancel, operations fail with cancelled; other stores go on.",
      CF_ONE_WORKER, cancel},
     {"store.workers", "rank, num_workers and local_rank agree with each other.", 0, workers},

@@ -218,13 +218,14 @@ static void whole_values(cf_t *t)
 }
 
 static const cf_case_t cases[] = {
-    {"threads.different_keys", "Threads may use different keys of a store at once.", 0,
+    {"threads.different_keys", "Threads may use different keys of a store at once.", CF_REPLACES,
      different_keys},
     {"threads.same_key", "Pushes of several threads to one key are all applied, none twice.",
      CF_UPDATER | CF_ONE_WORKER, same_key},
     {"threads.updater_alone", "The updater of a store runs on one thread at a time.",
      CF_UPDATER | CF_ONE_WORKER, updater_alone},
-    {"threads.whole_values", "A pull sees a push whole or not at all.", CF_WEIGHTS, whole_values},
+    {"threads.whole_values", "A pull sees a push whole or not at all.", CF_WEIGHTS | CF_REPLACES,
+     whole_values},
 };
 
 const cf_theme_t cf_theme_threads = CF_THEME(cases);

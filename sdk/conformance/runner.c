@@ -117,6 +117,19 @@ static kvs_status_t find_capability(cf_t *t, const char *name, unsigned if_so, u
     return status;
 }
 
+/* Asked of a backend that keeps weights, of the key that find_weights has left. */
+static kvs_status_t find_replacing(cf_t *t)
+{
+    kvs_key_t key = kvs_key_int(0);
+    cf_array_t *value = cf_vector(t, KVS_DTYPE_float32, 1);
+
+    if ((t->traits & CF_WEIGHTS) == 0 ||
+        kvs_store_push(t->store, &key, 1, CF_LIST(t, value), NULL) != KVS_ERR_STATE) {
+        t->traits |= CF_REPLACES; /* other errors are for the cases to find */
+    }
+    return KVS_OK;
+}
+
 static kvs_status_t find_updater(cf_t *t)
 {
     kvs_status_t status = kvs_store_set_updater(t->store, keep_value, NULL);
@@ -166,6 +179,9 @@ static kvs_status_t find_traits(cf_t *t)
         status = find_weights(t);
     }
     if (status == KVS_OK) {
+        status = find_replacing(t);
+    }
+    if (status == KVS_OK) {
         status = find_updater(t);
     }
     if (status == KVS_OK) {
@@ -179,6 +195,10 @@ static kvs_status_t find_traits(cf_t *t)
     }
     if (status == KVS_OK) {
         status = find_capability(t, "gradient_compression", CF_COMPRESSION, CF_NO_COMPRESSION);
+    }
+    if (status == KVS_OK) {
+        status = find_capability(t, "async", CF_ASYNC, CF_IN_STEP);
+        t->traits |= t->n_workers == 1 ? CF_IN_STEP : 0;
     }
     if (status == KVS_OK && !is_for_several_workers(kvs_store_type(t->store))) {
         t->traits |= CF_COMPRESSES_EACH;
@@ -231,6 +251,9 @@ static const char *lacking(unsigned lacks)
         {CF_NO_SPARSE, "the backend takes row-sparse values"},
         {CF_NO_COMPRESSION, "the backend compresses gradients"},
         {CF_COMPRESSION, "the backend does not compress gradients"},
+        {CF_REPLACES, "a push needs an updater or optimizer"},
+        {CF_IN_STEP, "the workers of the job are not in step"},
+        {CF_ASYNC, "the backend is not asynchronous"},
         {CF_COMPRESSES_EACH, "the backend compresses the sum of a worker's values"},
         {CF_ONE_WORKER, "the job has several workers"},
     };

@@ -18,6 +18,7 @@
     X(arrays)                                                                                      \
     X(updater)                                                                                     \
     X(optimizer)                                                                                   \
+    X(async)                                                                                       \
     X(states)                                                                                      \
     X(sparse)                                                                                      \
     X(rows)                                                                                        \

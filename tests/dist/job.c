@@ -9,9 +9,14 @@
 
 job_t job_open(const kvs_option_t *options, size_t n)
 {
+    return job_open_as("dist_sync", options, n);
+}
+
+job_t job_open_as(const char *type, const kvs_option_t *options, size_t n)
+{
     job_t job = {NULL, 0, 0};
 
-    if (kvs_store_create("dist_sync", options, n, &job.store) != KVS_OK) {
+    if (kvs_store_create(type, options, n, &job.store) != KVS_OK) {
         fprintf(stderr, "no store: %s\n", kvs_last_error());
         exit(1);
     }

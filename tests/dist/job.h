@@ -11,7 +11,9 @@ typedef struct job {
     int rank, n_workers;
 } job_t;
 
-/* A store "dist_sync" with `n` options. Without it the program ends. */
+/* A store of this type with `n` options. Without it the program ends. */
+job_t job_open_as(const char *type, const kvs_option_t *options, size_t n);
+/* The same, "dist_sync". */
 job_t job_open(const kvs_option_t *options, size_t n);
 #define JOB_OPEN(...)                                                                              \
     job_open((const kvs_option_t[]){__VA_ARGS__},                                                  \
