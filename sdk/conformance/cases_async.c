@@ -3,6 +3,8 @@
  * pushes of several workers give together is looked at where their order makes no difference. */
 #include "themes.h"
 
+#include <math.h>
+
 enum { N = 6 };
 
 static cf_array_t *f32(cf_t *t, double value)
@@ -147,6 +149,34 @@ static void attribute(cf_t *t)
     want(t, "weight after pushes at both rates", key, 64 - 3 * t->n_workers);
 }
 
+/* Each worker's gradients are packed with its own residual; what can't be packed ends that push alone. */
+static void compressed(cf_t *t)
+{
+    static const kvs_param_t params[] = {
+        {.name = "type", .type = KVS_PARAM_TEXT, .value = {.text = "2bit"}},
+        REAL("threshold", 0.5),
+    };
+    kvs_key_t key = cf_key(t, 1), own = cf_key(t, 2 + t->rank);
+
+    cf_init(t, key, f32(t, 64));
+    for (int rank = 0; rank < t->n_workers; rank++) {
+        cf_init(t, cf_key(t, 2 + rank), f32(t, 64));
+    }
+    set_sgd(t, 1, 0);
+    CF_OK(t, kvs_store_set_gradient_compression(t->store, params, 2));
+    for (int i = 0; i < 3; i++) { /* 0.5, then 0.5, then 0 and 0.25 is owed */
+        cf_push(t, key, CF_LIST(t, f32(t, i == 2 ? 0 : 0.625)));
+    }
+    cf_push(t, own, CF_LIST(t, f32(t, 1)));
+    want(t, "weight after 0.5 of 1 was sent", own, 63.5);
+    CF_REFUSED(t, kvs_store_pushpull(t->store, &own, 1, CF_LIST(t, f32(t, INFINITY)), NULL, NULL),
+               "");
+    cf_push(t, own, CF_LIST(t, f32(t, 0)));
+    want(t, "weight after the rest was sent", own, 63);
+    meet(t);
+    want(t, "weight after pushes by all", key, 64 - t->n_workers);
+}
+
 static void capable(cf_t *t)
 {
     int is_async = -1;
@@ -168,6 +198,8 @@ static const cf_case_t cases[] = {
      CF_ASYNC | CF_OPTIMIZER, one_at_a_time},
     {"async.attribute", "set_optimizer_attr holds for the pushes after it, of all workers.",
      CF_ASYNC | CF_OPTIMIZER, attribute},
+    {"async.compressed", "Compressed pushes, too, update by themselves.",
+     CF_ASYNC | CF_OPTIMIZER | CF_COMPRESSION, compressed},
 };
 
 const cf_theme_t cf_theme_async = CF_THEME(cases);
