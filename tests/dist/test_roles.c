@@ -134,12 +134,19 @@ static void asynchronous_names_are_not_taken_for_synchronous_ones(void)
 {
     kvs_store_t *store = NULL;
 
-    KT_TRUE(kvs_store_create("dist_async", NULL, 0, &store) != KVS_OK);
-    KT_TRUE(kvs_store_create("dist_device_async", NULL, 0, &store) != KVS_OK);
+    static const char *const names[] = {"dist_sync_device", "dist_device_async"};
+
     KT_TRUE(kvs_store_create("dist_asnyc", NULL, 0, &store) != KVS_OK);
-    KT_OK(kvs_store_create("dist_sync_device", NULL, 0, &store));
-    KT_STR(kvs_store_type(store), "dist_sync_device");
-    KT_OK(kvs_store_close(store));
+    KT_TRUE(kvs_store_create("dist_sync_async", NULL, 0, &store) != KVS_OK);
+    for (int i = 0; i < 2; i++) {
+        int is_async = -1;
+
+        KT_OK(kvs_store_create(names[i], NULL, 0, &store));
+        KT_STR(kvs_store_type(store), names[i]);
+        KT_OK(kvs_store_is_capable(store, "async", &is_async));
+        KT_INT(is_async, i);
+        KT_OK(kvs_store_close(store));
+    }
 }
 
 static const kt_test_t tests[] = {
