@@ -32,7 +32,7 @@ say() {
 
 packages='gcc g++ libc6-dev binutils cmake ninja-build clang libclang-rt-14-dev python3 python3-venv
           libltdl-dev libcjson-dev libzmq3-dev libcunit1-dev libdlpack-dev dataset-fashion-mnist
-          dpkg-dev gzip groff-base'
+          dpkg-dev gzip groff-base clojure libjna-java default-jre-headless'
 
 # ---- set-up ------------------------------------------------------------------------------------
 

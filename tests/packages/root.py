@@ -30,7 +30,8 @@ DEBIAN = """Package: debian
 Version: 12
 Architecture: all
 Maintainer: nobody <nobody@kvstore.invalid>
-Provides: libc6 (= 2.36), libcjson1 (= 1.7.15), libltdl7 (= 2.4.7), libzmq5 (= 4.3.4)
+Provides: libc6 (= 2.36), libcjson1 (= 1.7.15), libltdl7 (= 2.4.7), libzmq5 (= 4.3.4),
+ clojure (= 1.11.1), libjna-java (= 5.13.0)
 Description: stand-in
 """
 
