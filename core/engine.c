@@ -571,39 +571,54 @@ void kvsi_engine_complete(kvs_op_t *pub, kvs_status_t status)
     after_end(op);
 }
 
-/* Wait for the part of an asynchronous op that its call promises. */
-static kvs_status_t wait_for_backend(kvsi_op_t *op)
+kvs_status_t kvsi_engine_wait_arrays(kvsi_op_t *op, int64_t until_ns, bool *ret_free)
 {
     kvs_store_t *store = op->store;
     bool until_consumed = op->pub.verb == KVS_VERB_PUSH;
-    int64_t patience = kvsi_store_patience_ns(store);
-    int64_t deadline = patience == INT64_MAX ? INT64_MAX : kvsi_now_ns() + patience;
     const char *verb = kvsi_verb_name((kvs_verb_t)op->pub.verb);
     kvs_status_t status = KVS_OK;
+    bool is_free = false;
 
     pthread_mutex_lock(&store->lock);
-    while (!op->event.done && !(until_consumed && op->consumed) && status == KVS_OK) {
+    while (!is_free && status == KVS_OK) {
         uint32_t seen = atomic_load(&store->epoch);
+        int64_t now = kvsi_now_ns();
 
-        if (atomic_load_explicit(&store->cancelled, memory_order_relaxed)) {
+        if (op->event.done || (until_consumed && op->consumed)) {
+            is_free = true;
+        } else if (atomic_load_explicit(&store->cancelled, memory_order_relaxed)) {
             status = kvs_fail(KVS_ERR_CANCELLED, "%s: the store was cancelled", verb);
-        } else if (kvsi_now_ns() >= deadline) {
+        } else if (now >= op->deadline_ns) {
             status = kvs_fail(KVS_ERR_TIMEOUT,
                               "%s: not completed within %lld ms; it goes on, and its arrays must "
                               "stay until wait_all or close",
-                              verb, (long long)(patience / 1000000));
+                              verb, (long long)(kvsi_store_patience_ns(store) / 1000000));
+        } else if (now >= until_ns) {
+            break;
         } else {
             pthread_mutex_unlock(&store->lock);
-            kvsi_store_sleep(store, seen, deadline);
+            kvsi_store_sleep(store, seen, until_ns < op->deadline_ns ? until_ns : op->deadline_ns);
             pthread_mutex_lock(&store->lock);
         }
     }
-    if (status == KVS_OK && op->event.done && op->event.status != KVS_OK) {
+    if (is_free && op->event.done && op->event.status != KVS_OK) {
         status = kvs_fail(op->event.status, "%s", op->event.text == NULL ? "" : op->event.text);
         op->event.told = true;
     }
-    op->event.freed = true; /* nobody waits any more: a later error is owed */
     pthread_mutex_unlock(&store->lock);
+    *ret_free = is_free;
+    return status;
+}
+
+/* Wait for the part of an asynchronous op that its call promises. */
+static kvs_status_t wait_for_backend(kvsi_op_t *op)
+{
+    bool is_free;
+    kvs_status_t status = kvsi_engine_wait_arrays(op, INT64_MAX, &is_free);
+
+    pthread_mutex_lock(&op->store->lock);
+    op->event.freed = true; /* nobody waits any more: a later error is owed */
+    pthread_mutex_unlock(&op->store->lock);
     return status;
 }
 
@@ -816,6 +831,15 @@ static kvs_status_t begin(kvsi_op_t *op, const kvsi_request_t *request, bool *re
     return status;
 }
 
+/* When a call without an event gives up. What a blocking backend runs ends by itself. */
+static int64_t call_deadline(const kvs_store_t *store)
+{
+    int64_t patience = kvsi_store_patience_ns(store);
+
+    return store->ops->mode == KVS_BLOCKING || patience == INT64_MAX ? INT64_MAX
+                                                                     : kvsi_now_ns() + patience;
+}
+
 /* An op that outlives its call: the engine holds it until its end, and so does the call or event. */
 static kvs_status_t run_counted(kvsi_op_t *op, const kvsi_request_t *request, bool event)
 {
@@ -826,6 +850,7 @@ static kvs_status_t run_counted(kvsi_op_t *op, const kvsi_request_t *request, bo
     kvsi_store_ref(store);
     atomic_init(&op->refs, 2);
     op->detached = true;
+    op->deadline_ns = call_deadline(store);
     if (store->ops->mode == KVS_BLOCKING) {
         status = kvsi_pool_start();
     }

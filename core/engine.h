@@ -21,6 +21,9 @@ kvs_status_t kvsi_engine_drain(kvs_store_t *store, int64_t deadline_ns, const ch
 kvs_status_t kvsi_engine_tell_debt(kvs_store_t *store, const char *what);
 /* Drop all debts: nobody will ask. */
 void kvsi_engine_forgive(kvs_store_t *store);
+/* Wait until the op's arrays may be touched again, as its call would without an event, or `until_ns`.
+ * `ret_free` is always written. Errors of the op, ERR_TIMEOUT past the call's deadline, ERR_CANCELLED. */
+kvs_status_t kvsi_engine_wait_arrays(kvsi_op_t *op, int64_t until_ns, bool *ret_free);
 /* The user gives up an event: an error it carries, or will carry, is owed to others. */
 void kvsi_engine_owe(kvs_event_t *event);
 

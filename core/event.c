@@ -56,6 +56,26 @@ kvs_status_t kvs_event_wait(kvs_event_t *event, int64_t timeout_ms)
     return status;
 }
 
+kvs_status_t kvs_event_wait_arrays(kvs_event_t *event, int64_t timeout_ms, int *ret_free)
+{
+    kvs_status_t status;
+    bool is_free;
+
+    if (event == NULL || ret_free == NULL) {
+        return kvs_fail(KVS_ERR_ARGUMENT, "event_wait_arrays: %s is NULL",
+                        event == NULL ? "the event" : "ret_free");
+    }
+    status = kvsi_store_enter_waiting(kvsi_op_of(event)->store, "event_wait_arrays");
+    if (status != KVS_OK) {
+        return status;
+    }
+    status = kvsi_engine_wait_arrays(kvsi_op_of(event), deadline_of(timeout_ms), &is_free);
+    if (status == KVS_OK) {
+        *ret_free = is_free;
+    }
+    return status;
+}
+
 kvs_status_t kvs_event_test(kvs_event_t *event, int *ret_done)
 {
     if (event == NULL || ret_done == NULL) {

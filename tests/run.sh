@@ -17,7 +17,7 @@ Installs what is missing (Debian packages, as root or by sudo), then builds and 
   asan    clang, ASan and UBSan        build-asan/   every suite but those labelled big or nosan
   tsan    gcc, TSan                    build-tsan/   suites labelled concurrent
 
-  --all         also the suites labelled heavy
+  --all         also the suites labelled heavy, and PyTorch for the Python suites
   --only NAME   one configuration
   --help        this text
 
@@ -30,7 +30,7 @@ say() {
     printf '== %s\n' "$*"
 }
 
-packages='gcc g++ libc6-dev binutils cmake ninja-build clang libclang-rt-14-dev python3 python3-venv
+packages='gcc g++ libc6-dev binutils cmake ninja-build clang libclang-rt-14-dev python3 python3-venv python3-dev
           libltdl-dev libcjson-dev libzmq3-dev libcunit1-dev libdlpack-dev dataset-fashion-mnist
           dpkg-dev gzip groff-base clojure libjna-java default-jre-headless'
 
@@ -69,6 +69,25 @@ install_missing() {
     as_root apt-get -q update &&
         as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install \
             $missing
+}
+
+# The Python suites need NumPy and safetensors: in an environment of their own, build-python. Where they can't
+# be had, those suites are skipped.
+set_up_python() {
+    venv=$root/build-python
+    python_modules='numpy safetensors'
+    if [ -z "$heavy" ]; then
+        python_modules="$python_modules torch"
+    fi
+    python=
+    [ -x "$venv/bin/python3" ] || python3 -m venv "$venv" || return 0
+    for module in $python_modules; do
+        "$venv/bin/python3" -c "import $module" 2>/dev/null && continue
+        say "set-up: installing $module in $venv"
+        "$venv/bin/python3" -m pip install --quiet --disable-pip-version-check "$module" ||
+            say "set-up: no $module: what needs it is skipped"
+    done
+    python=-DPython3_EXECUTABLE=$venv/bin/python3
 }
 
 # Tests see the build tree's plugins and no setting of this shell.
@@ -245,12 +264,14 @@ install_missing || {
     echo "run.sh: cannot install what is needed; install it and run again" >&2
     exit 2
 }
+set_up_python
 setup_seconds=$(($(now) - begun))
 clean_environment
 find_runner
 
 runner_here=
-run plain 'gcc, Release' build gcc "-LE ^(none$heavy)\$" -DCMAKE_BUILD_TYPE=Release -DKVS_SANITIZE=
+run plain 'gcc, Release' build gcc "-LE ^(none$heavy)\$" -DCMAKE_BUILD_TYPE=Release -DKVS_SANITIZE= \
+    ${python:+"$python"}
 runner_here=$runner
 # With assertions, and fast enough: neither Debug nor RelWithDebInfo is both by itself.
 set -- -DCMAKE_BUILD_TYPE=RelWithDebInfo '-DCMAKE_C_FLAGS_RELWITHDEBINFO=-O1 -g'

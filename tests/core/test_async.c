@@ -138,6 +138,36 @@ static void with_an_event_a_call_returns_at_once(void)
     KT_OK(kvs_store_close(store));
 }
 
+static void arrays_are_waited_for_in_slices(void)
+{
+    kvs_store_t *store = begin();
+    float pushed = 5, pulled = -1;
+    kvs_event_t *push = start(store, KVS_VERB_PUSH, 1, &pushed);
+    kvs_event_t *pull = start(store, KVS_VERB_PULL, 1, &pulled);
+    int is_free = -1;
+
+    KT_OK(kvs_event_wait_arrays(push, 0, &is_free));
+    KT_INT(is_free, 0);
+    KT_OK(kvs_event_wait_arrays(push, 5, &is_free));
+    KT_INT(is_free, 0);
+    fake_consume("push 1");
+    KT_OK(kvs_event_wait_arrays(push, -1, &is_free));
+    KT_INT(is_free, 1);
+    KT_INT(is_done(push), 0);
+    fake_complete_failed("push 1", KVS_ERR_PEER, "rank 3 is gone");
+    KT_FAIL(kvs_event_wait_arrays(push, -1, &is_free), KVS_ERR_PEER, "rank 3 is gone");
+    kvs_event_free(push);
+    KT_OK(kvs_event_wait_arrays(pull, 0, &is_free));
+    KT_INT(is_free, 0);
+    fake_complete("pull 1");
+    KT_OK(kvs_event_wait_arrays(pull, -1, &is_free));
+    KT_INT(is_free, 1);
+    kvs_event_free(pull);
+    KT_FAIL(kvs_event_wait_arrays(NULL, 0, &is_free), KVS_ERR_ARGUMENT, "the event is NULL");
+    KT_OK(kvs_store_wait_all(store, 0)); /* the push's error has been told */
+    KT_OK(kvs_store_close(store));
+}
+
 typedef struct completer {
     kt_thread_t thread;
     const char *call;
@@ -516,6 +546,24 @@ static void a_call_past_its_deadline_fails_and_its_operation_goes_on(void)
     KT_OK(kvs_store_close(store));
 }
 
+static void waiting_for_arrays_ends_at_the_deadline_of_the_call(void)
+{
+    kvs_store_t *store = begin_with(FAKE_ASYNC, "0.05");
+    float pulled = -1;
+    kvs_event_t *pull = start(store, KVS_VERB_PULL, 1, &pulled);
+    int is_free = -1;
+
+    KT_FAIL(kvs_event_wait_arrays(pull, -1, &is_free), KVS_ERR_TIMEOUT,
+            "pull: not completed within 150 ms; it goes on");
+    kvs_store_cancel(store);
+    KT_FAIL(kvs_event_wait_arrays(pull, -1, &is_free), KVS_ERR_CANCELLED, "cancelled");
+    fake_complete("pull 1");
+    KT_OK(kvs_event_wait_arrays(pull, -1, &is_free));
+    KT_INT(is_free, 1);
+    kvs_event_free(pull);
+    KT_OK(kvs_store_close(store));
+}
+
 static void an_error_after_the_deadline_is_owed(void)
 {
     kvs_store_t *store = begin_with(FAKE_ASYNC, "0.05");
@@ -616,6 +664,7 @@ static const kt_test_t tests[] = {
     KT_TEST(a_push_that_completes_unconsumed_returns_too),
     KT_TEST(operations_may_complete_within_the_verb),
     KT_TEST(with_an_event_a_call_returns_at_once),
+    KT_TEST(arrays_are_waited_for_in_slices),
     KT_TEST(operations_complete_on_another_thread_while_more_are_issued),
     KT_TEST(a_timeout_of_0_waits_for_ever),
     KT_TEST(the_whole_call_is_one_operation),
@@ -635,6 +684,7 @@ static const kt_test_t tests[] = {
     KT_TEST(the_only_init_that_fails_leaves_the_key_type_open),
     KT_TEST(an_exchange_that_fails_does_not_undo_a_later_one),
     KT_TEST(a_call_past_its_deadline_fails_and_its_operation_goes_on),
+    KT_TEST(waiting_for_arrays_ends_at_the_deadline_of_the_call),
     KT_TEST(an_error_after_the_deadline_is_owed),
     KT_TEST(wait_all_ends_at_its_deadline),
     KT_TEST(close_waits_for_what_is_pending),

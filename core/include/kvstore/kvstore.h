@@ -230,6 +230,10 @@ typedef struct kvs_call {
 /* Wait at most `timeout_ms` (0: only look; negative: for ever) and return the operation's status, with its text.
  * ERR_TIMEOUT: it has not completed, and goes on. ERR_CANCELLED: the store was cancelled. May be called again. */
 KVS_API kvs_status_t kvs_event_wait(kvs_event_t *event, int64_t timeout_ms);
+/* Wait as a call without an event would, but at most `timeout_ms` (negative: no less), for callers that look up from time
+ * to time. Gives 1 once the operation's arrays may be touched again, and 0 if they may not yet. The status is the
+ * operation's if it has completed. ERR_TIMEOUT: past the store's deadline; ERR_CANCELLED: either way it goes on. */
+KVS_API kvs_status_t kvs_event_wait_arrays(kvs_event_t *event, int64_t timeout_ms, int *ret_free);
 /* Whether the operation has completed, as 1 or 0. Its status is not touched: ask kvs_event_wait for that. */
 KVS_API kvs_status_t kvs_event_test(kvs_event_t *event, int *ret_done);
 /* Call `fn` once, when the operation completes, on the thread that completes it; at once if it has. It may not use any

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Updaters in Python: how the C library calls them."""
+
+from typing import Any, Callable
+
+from ._arrays import user_key, view_of
+from ._library import Updater, lib
+from .errors import Status, remember
+
+
+def trampoline(fn: Callable[[Any, Any, Any], Any]) -> Any:
+    """`fn(key, value, stored)` as a function of the C library. The caller keeps what is returned."""
+
+    def call(key: Any, value: Any, stored: Any, _arg: Any) -> int:
+        try:
+            target = view_of(stored[0], True)
+            fn(user_key(key[0]), view_of(value[0], False), target)
+            return 0
+        except BaseException as error:  # pylint: disable=broad-except
+            lib.kvs_fail(int(Status.ERR_CALLBACK), b"%s", remember(error).encode())
+            return int(Status.ERR_CALLBACK)
+
+    return Updater(call)

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operations that go on: what ``async_=True`` returns, and what keeps their arrays alive."""
+
+import asyncio
+import concurrent.futures
+import itertools
+from ctypes import c_void_p, string_at
+from typing import Any, Callable, Dict, Generator, Optional
+
+from ._library import EventCallback, lib
+from .errors import error_of
+
+
+class Future(concurrent.futures.Future):
+    """An operation that goes on. ``result(timeout)`` waits for it and raises its error; ``done()``,
+    ``exception()``, ``add_done_callback`` and ``concurrent.futures.wait`` work; ``await`` does too, in any
+    event loop. It can't be cancelled. Callbacks run on the thread that completes the operation and may not
+    use a store.
+
+    >>> import asyncio, kvstore, numpy as np
+    >>> kv = kvstore.create()
+    >>> kv.init("w", np.ones(2, "f4"))
+    >>> out = np.empty(2, "f4")
+    >>> async def train():
+    ...     await kv.push("w", np.full(2, 3, "f4"), async_=True)
+    ...     await kv.pull("w", out=out, async_=True)
+    >>> asyncio.run(train())
+    >>> out
+    array([3., 3.], dtype=float32)
+    """
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return asyncio.wrap_future(self).__await__()
+
+
+class Flight:
+    """What an operation in flight needs: its arrays, and what to do at its end."""
+
+    __slots__ = ("future", "arrays", "finish", "store")
+
+    def __init__(self, store: Any, arrays: Any, finish: Optional[Callable[[], None]]) -> None:
+        self.future = Future()
+        self.future.set_running_or_notify_cancel()
+        self.store = store
+        self.arrays = arrays
+        self.finish = finish
+
+
+_flights: Dict[int, Flight] = {}
+_numbers = itertools.count(1)
+
+
+def board(flight: Flight) -> int:
+    """Keep what the operation needs, until `land`."""
+    number = next(_numbers)
+    _flights[number] = flight
+    flight.store._flying[number] = flight
+    return number
+
+
+def leave(number: int) -> Optional[Flight]:
+    """The operation is over, or never began."""
+    flight = _flights.pop(number, None)
+    if flight is not None:
+        flight.store._flying.pop(number, None)
+    return flight
+
+
+def _on_complete(status: int, text: Optional[int], number: Optional[int]) -> None:
+    flight = leave(number or 0)
+    if flight is None:
+        return
+    try:
+        if status == 0:
+            if flight.finish is not None:
+                flight.finish()
+            flight.future.set_result(None)
+        else:
+            words = string_at(text).decode("utf-8", "replace") if text else ""
+            flight.future.set_exception(error_of(status, words, flight.store._rank, "key"))
+    except BaseException as error:  # pylint: disable=broad-except
+        if not flight.future.done():
+            flight.future.set_exception(error)
+
+
+_callback = EventCallback(_on_complete)
+
+
+def launch(number: int, event: c_void_p) -> None:
+    """Have the flight told of the event's end; the handle is given up."""
+    lib.kvs_event_on_complete(event, _callback, number)
+    lib.kvs_event_free(event)

@@ -1,0 +1,770 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stores: keys with values that workers push gradients to and pull weights from.
+
+How a call waits. Most are plain calls of the C library, which give the interpreter's lock back. Those of a
+main thread that may wait for others (workers, or updaters in Python on other threads) are issued with an
+event and look up between slices of the wait, so that Ctrl-C is heard at once; calls without an event run on
+a thread of their own meanwhile.
+"""
+
+import atexit
+import collections
+import ctypes
+import os
+import sys
+import threading
+import time
+import weakref
+from ctypes import addressof, byref, c_int, c_void_p
+from typing import Any, Callable, Deque, Dict, List, Optional, Tuple, TypeVar, Union
+
+from . import futures
+from ._arrays import Packed, flatten, keys_of, pack, shape_address
+from ._library import Arrays, Call, Option, Stats, Tensor, fast, lib
+from ._params import fill_param, params_of
+from ._updaters import trampoline
+from .base import KVStoreBase, registered
+from .errors import (
+    KVStoreError,
+    KVStoreStateError,
+    KVStoreTypeError,
+    KVStoreValueError,
+    Status,
+    check,
+    error_of,
+    fail,
+    last_text,
+)
+from .futures import Future
+from .row_sparse import RowSparse, np, row_ids_of
+
+_T = TypeVar("_T")
+
+_SLICE_MS = 50  # how long Ctrl-C may go unheard
+_EXIT_SECONDS = 5.0  # for what is in flight when the interpreter ends
+_KEEP_SPARSE = 1
+_CALL_BYTES = ctypes.sizeof(Call)
+_NOT_SIMPLE = 1  # the C extension leaves the call to this module
+_EVENT_OF_CALL = Call.ret_event.offset
+
+_stores: "weakref.WeakSet[KVStore]" = weakref.WeakSet()
+_forever: List[Any] = []  # arrays of operations that were given up while they ran
+
+
+def _is_main() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+def _on_a_thread(function: Callable[..., int], arguments: Tuple, rank: Optional[int], about: str,
+                 path: Optional[str], abandon: Callable[[threading.Thread], None]) -> None:
+    """Call the C library on a thread of its own, so that this one hears signals. If one raises, the thread
+    goes to `abandon`."""
+    answer: List[Tuple[int, str]] = []
+
+    def run() -> None:
+        status = function(*arguments)
+        answer.append((status, last_text() if status != 0 else ""))
+
+    thread = threading.Thread(target=run, daemon=True, name=f"kvstore {function.__name__}")
+    thread.start()
+    try:
+        thread.join()
+    except BaseException:
+        abandon(thread)
+        raise
+    status, text = answer[0]
+    if status != 0:
+        raise error_of(status, text, rank, about, path)
+
+
+def _call_of(priority: int, flags: int = 0) -> Call:
+    try:
+        in_range = -(2**31) <= priority < 2**31
+    except TypeError:
+        raise KVStoreTypeError(f"the priority is an int, not {type(priority).__name__}",
+                               Status.ERR_ARGUMENT) from None
+    if not in_range:
+        raise KVStoreValueError(f"the priority {priority} does not fit in 32 bits", Status.ERR_ARGUMENT)
+    return Call(_CALL_BYTES, priority, flags, 0, None)
+
+
+def _option_text(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    if isinstance(value, (str, int, float, os.PathLike)):
+        return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+    raise KVStoreTypeError(f"create: option {name} is a str, number or bool, not {type(value).__name__}",
+                           Status.ERR_ARGUMENT)
+
+
+class KVStore(KVStoreBase):
+    """A store of the C library; made by :func:`kvstore.create`.
+
+    Arrays: anything with the buffer protocol or DLPack, used where it lies. For one key, an array, or a list
+    of arrays, one for each device; for a list of keys, a list of these. Keys are int, str, or what has
+    ``__index__``. Every operation on data takes ``async_=True`` and then returns a :class:`Future`; its arrays
+    may not be touched until that is done. A store may be used from several threads; not in a forked child.
+    """
+
+    def __init__(self, handle: int) -> None:
+        self._handle: Optional[int] = handle
+        self._type = (lib.kvs_store_type(handle) or b"").decode()
+        self._pid = os.getpid()
+        self._flying: Dict[int, futures.Flight] = {}
+        self._inside: Deque[int] = collections.deque()  # calls under way
+        self._orphans: List[Tuple[c_void_p, Any]] = []  # interrupted operations: their events and arrays
+        self._abandoned: List[threading.Thread] = []  # interrupted calls
+        self._updater: Any = None
+        self._old_updaters: List[Any] = []
+        self._rank: Optional[int] = None
+        self._waits = False
+        number = c_int()
+        status = lib.kvs_store_rank(handle, byref(number))
+        self._serves = status == Status.ERR_STATE  # the role of this process is server or scheduler
+        if status == 0:
+            self._rank = number.value
+        if lib.kvs_store_num_workers(handle, byref(number)) == 0:
+            self._waits = number.value > 1
+        self._fast_push = self._fast_pull = self._fast_pushpull = None
+        if fast is not None and not self._waits:
+            self._fast_push, self._fast_pull, self._fast_pushpull = fast.push, fast.pull, fast.pushpull
+        _stores.add(self)
+
+    # ---- How calls are made ----
+
+    def _get(self) -> int:
+        handle = self._handle
+        if handle is None:
+            raise KVStoreStateError(f"the store {self._type} is closed", Status.ERR_STATE, self._rank)
+        return handle
+
+    def _may_wait(self) -> bool:
+        """Whether a call of this thread might wait, deaf to signals, for what takes its time."""
+        return (self._waits or (self._updater is not None and bool(self._flying or len(self._inside) > 1))
+                ) and _is_main()
+
+    def _ask(self, function: Callable[..., int], *arguments: Any, about: str = "name",
+             path: Optional[str] = None) -> None:
+        """A call without an event. Raises its error."""
+        self._inside.append(1)
+        try:
+            handle = self._get()
+            if (self._waits or self._flying) and _is_main():
+                _on_a_thread(function, (handle,) + arguments, self._rank, about, path, self._abandoned.append)
+            else:
+                check(function(handle, *arguments), self._rank, about, path)
+        finally:
+            self._inside.pop()
+
+    def _ask_int(self, function: Callable[..., int], *arguments: Any) -> int:
+        number = c_int()
+        check(function(self._get(), *arguments, byref(number)), self._rank)
+        return number.value
+
+    def _operate(self, function: Callable[..., int], key: Any, packs: List[Optional[Packed]], call: Optional[Call],
+                 async_: bool, keys: Tuple[Any, int, bool]) -> Optional[Future]:
+        """One operation on data, in one of its three ways."""
+        structs, n, _ = keys
+        if async_ or self._may_wait():
+            call = _call_of(0) if call is None else call
+            if async_:
+                return self._fly(function, structs, n, packs, call)
+            return self._run_in_slices(function, structs, n, packs, call)
+        addresses = [None if one is None else one.address for one in packs]
+        self._inside.append(1)
+        try:
+            status = function(self._get(), addressof(structs), n, *addresses, None if call is None else byref(call))
+            if status != 0:
+                if status == Status.ERR_TIMEOUT:  # it goes on
+                    _forever.append(packs)
+                fail(status, self._rank, "key")
+        finally:
+            self._inside.pop()
+        for one in packs:
+            if one is not None and one.row_outs:
+                one.finish()
+        return None
+
+    def _issue(self, function: Callable[..., int], structs: Any, n: int, packs: List[Optional[Packed]],
+               call: Call) -> c_void_p:
+        event = c_void_p()
+        call.ret_event = addressof(event)
+        addresses = [None if one is None else one.address for one in packs]
+        check(function(self._get(), addressof(structs), n, *addresses, byref(call)), self._rank, "key")
+        return event
+
+    def _fly(self, function: Callable[..., int], structs: Any, n: int, packs: List[Optional[Packed]],
+             call: Call) -> Future:
+        finishes = [one.finish for one in packs if one is not None and one.row_outs]
+        flight = futures.Flight(self, (packs, structs), (lambda: [f() for f in finishes]) if finishes else None)
+        self._inside.append(1)
+        try:
+            number = futures.board(flight)
+            try:
+                event = self._issue(function, structs, n, packs, call)
+            except BaseException:
+                futures.leave(number)
+                raise
+            futures.launch(number, event)
+        finally:
+            self._inside.pop()
+        return flight.future
+
+    def _run_in_slices(self, function: Callable[..., int], structs: Any, n: int, packs: List[Optional[Packed]],
+                       call: Call) -> None:
+        self._reap()
+        is_free = c_int()
+        self._inside.append(1)
+        try:
+            event = self._issue(function, structs, n, packs, call)
+            try:
+                while not is_free.value:
+                    check(lib.kvs_event_wait_arrays(event, _SLICE_MS, byref(is_free)), self._rank, "key")
+            except BaseException:
+                self._orphans.append((event, packs))
+                self._reap()
+                raise
+            lib.kvs_event_free(event)
+        finally:
+            self._inside.pop()
+        for one in packs:
+            if one is not None:
+                one.finish()
+
+    def _reap(self) -> None:
+        """Let go of interrupted operations that have ended."""
+        done = c_int()
+        for orphan in list(self._orphans):
+            if lib.kvs_event_test(orphan[0], byref(done)) == 0 and done.value:
+                self._orphans.remove(orphan)
+                lib.kvs_event_free(orphan[0])
+
+    # ---- Operations on data ----
+
+    def init(self, key: Any, value: Any, *, async_: bool = False) -> Optional[Future]:
+        """Create each key with a copy of its value: one array a key, dense or :class:`RowSparse`.
+
+        With several workers all call it, and rank 0's value counts. ValueError: the key exists already.
+
+        >>> import kvstore, numpy as np
+        >>> kv = kvstore.create()
+        >>> kv.init(["a", "b"], [np.zeros(2, "f4"), np.ones((2, 2), "f4")])
+        >>> kv.init("a", np.zeros(2, "f4"))
+        Traceback (most recent call last):
+        ...
+        kvstore.errors.KVStoreValueError: init: duplicate init of key 'a'
+        """
+        keys = keys_of(key)
+        return self._operate(lib.kvs_store_init, key, [pack(value, keys[2], "values")], None, async_, keys)
+
+    def push(self, key: Any, value: Any, priority: int = 0, *, async_: bool = False) -> Optional[Future]:
+        """Sum the values given for each key. The sum replaces the stored value, or goes to the optimizer or
+        updater if one is set.
+
+        Values have the shape and dtype of init. A larger `priority` goes sooner among operations that wait.
+        KeyError: a key that was not initialised; ValueError: shapes, lengths; TypeError: dtypes.
+
+        >>> import kvstore, numpy as np
+        >>> kv = kvstore.create()
+        >>> kv.init(3, np.zeros((2, 2), "f4"))
+        >>> kv.push(3, [np.ones((2, 2), "f4"), np.ones((2, 2), "f4")])
+        >>> out = np.empty((2, 2), "f4")
+        >>> kv.pull(3, out=out)
+        >>> out
+        array([[2., 2.],
+               [2., 2.]], dtype=float32)
+        """
+        if self._fast_push is not None and not async_ and self._updater is None:
+            self._inside.append(1)
+            try:
+                status = self._fast_push(self._handle, key, value, priority)
+                if status <= 0:
+                    if status < 0:
+                        fail(status, self._rank, "key")
+                    return None
+            finally:
+                self._inside.pop()
+        keys = keys_of(key)
+        return self._operate(lib.kvs_store_push, key, [pack(value, keys[2], "values")],
+                             _call_of(priority) if priority else None, async_, keys)
+
+    def pull(self, key: Any, out: Any = None, priority: int = 0, ignore_sparse: bool = True, *,
+             async_: bool = False) -> Optional[Future]:
+        """Write the stored value of each key into its outs: arrays of the shape of init, and of its dtype or
+        another floating one.
+
+        A row-sparse key gives a dense out its dense form. A :class:`RowSparse` out is a TypeError (use
+        row_sparse_pull), unless `ignore_sparse` is false: it gets all rows that a row-sparse key has.
+        KeyError: not initialised; ValueError: shapes, and `out` is None.
+        """
+        if (self._fast_pull is not None and not async_ and self._updater is None and ignore_sparse
+                and out is not None):
+            self._inside.append(1)
+            try:
+                status = self._fast_pull(self._handle, key, out, priority)
+                if status <= 0:
+                    if status < 0:
+                        fail(status, self._rank, "key")
+                    return None
+            finally:
+                self._inside.pop()
+        if out is None:
+            raise KVStoreValueError("pull: out is None; give the arrays to write", Status.ERR_ARGUMENT, self._rank)
+        keys = keys_of(key)
+        call = _call_of(priority, 0 if ignore_sparse else _KEEP_SPARSE) if priority or not ignore_sparse else None
+        row_out = None if ignore_sparse else lambda _, one: one.shape[0]
+        return self._operate(lib.kvs_store_pull, key, [pack(out, keys[2], "outs", True, row_out)], call, async_, keys)
+
+    def pushpull(self, key: Any, value: Any, out: Any = None, priority: int = 0, *,
+                 async_: bool = False) -> Optional[Future]:
+        """Push, then pull, as one operation; without `out` the result is written back into the values.
+
+        In stores that keep no weights it is an allreduce, and the key need not be initialised.
+
+        >>> import kvstore, numpy as np
+        >>> kv = kvstore.create("teststore")
+        >>> a, b = np.ones(2, "f4"), np.full(2, 2, "f4")
+        >>> kv.pushpull("grad", [a, b])
+        >>> a, b
+        (array([3., 3.], dtype=float32), array([3., 3.], dtype=float32))
+        """
+        if self._fast_pushpull is not None and not async_ and self._updater is None:
+            self._inside.append(1)
+            try:
+                status = self._fast_pushpull(self._handle, key, value, out, priority)
+                if status <= 0:
+                    if status < 0:
+                        fail(status, self._rank, "key")
+                    return None
+            finally:
+                self._inside.pop()
+        keys = keys_of(key)
+        values = pack(value, keys[2], "values", writes=out is None)
+        outs = None if out is None else pack(out, keys[2], "outs", True)
+        return self._operate(lib.kvs_store_pushpull, key, [values, outs], _call_of(priority) if priority else None,
+                             async_, keys)
+
+    def broadcast(self, key: Any, value: Any, out: Any, priority: int = 0, *,
+                  async_: bool = False) -> Optional[Future]:
+        """Rank 0's value of each key to every out on every rank. Where weights are kept it is init, then pull.
+
+        >>> import kvstore, numpy as np
+        >>> kv = kvstore.create()
+        >>> out = [np.empty(2, "f4"), np.empty(2, "f4")]
+        >>> kv.broadcast("w", np.ones(2, "f4"), out)
+        >>> out[1]
+        array([1., 1.], dtype=float32)
+        """
+        if out is None:
+            raise KVStoreValueError("broadcast: out is None; give the arrays to write", Status.ERR_ARGUMENT,
+                                    self._rank)
+        keys = keys_of(key)
+        packs: List[Optional[Packed]] = [pack(value, keys[2], "values"), pack(out, keys[2], "outs", True)]
+        return self._operate(lib.kvs_store_broadcast, key, packs, _call_of(priority) if priority else None, async_,
+                             keys)
+
+    def row_sparse_pull(self, key: Any, out: Any = None, priority: int = 0, row_ids: Any = None, *,
+                        async_: bool = False) -> Optional[Future]:
+        """Write the rows named by `row_ids` of each row-sparse key into its :class:`RowSparse` outs: ascending,
+        each once, absent rows zero.
+
+        `row_ids`: an array of any shape and integer dtype, or a sequence of ints, for all outs; or a list of
+        arrays shaped as the outs. ValueError: an id outside the shape, or one that is no whole number; `out` or
+        `row_ids` is None. TypeError: the key or an out is dense.
+        """
+        if out is None or row_ids is None:
+            raise KVStoreValueError(f"row_sparse_pull: {'out' if out is None else 'row_ids'} is None",
+                                    Status.ERR_ARGUMENT, self._rank)
+        keys = keys_of(key)
+        outs, counts = flatten(out, keys[2], "outs")
+        ids, ids_counts = _ids_of_outs(row_ids, outs, counts)
+        packed_ids = _pack_ids(ids, ids_counts)
+        sizes = [len(one) for one in ids]
+        if counts is not None and ids_counts is not None:  # one for each out of a key, or one for all of them
+            sizes = [size for size in _spread(sizes, ids_counts, counts)]
+        elif len(sizes) == 1:
+            sizes *= max(len(outs), 1)
+        room = sizes if len(sizes) == len(outs) else [0] * len(outs)  # of lists that don't fit: the library says so
+        packs: List[Optional[Packed]] = [pack(out, keys[2], "outs", True, lambda i, _: room[i]), packed_ids]
+        return self._operate(lib.kvs_store_row_sparse_pull, key, packs, _call_of(priority) if priority else None,
+                             async_, keys)
+
+    # ---- Updating in the store ----
+
+    def set_optimizer(self, optimizer: Any) -> None:
+        """Update in the store by this optimizer (``kvstore.optimizer``), with empty states, for the pushes issued
+        after it. On `dist` every worker calls it. TypeError: not an optimizer."""
+        from .optimizer import Optimizer
+
+        if not isinstance(optimizer, Optimizer):
+            raise KVStoreTypeError("set_optimizer takes an optimizer of kvstore.optimizer, not "
+                                   f"{type(optimizer).__name__}", Status.ERR_ARGUMENT, self._rank)
+        spec = optimizer._spec()
+        self._ask(lib.kvs_store_set_optimizer, byref(spec.struct))
+        self._forget_updater()
+
+    def set_updater(self, updater: Optional[Callable[[Any, Any, Any], Any]]) -> None:
+        """Have ``updater(key, value, stored)`` change the stored value at each push: `value` is the sum of the
+        push, read-only, `stored` is writable; NumPy arrays or :class:`RowSparse` that view the store's memory
+        for the length of the call. What it raises is raised by the push. None: pushes replace again.
+
+        It may ask the store for type, rank, num_workers and is_capable, nothing else.
+
+        >>> import kvstore, numpy as np
+        >>> kv = kvstore.create()
+        >>> kv.init("w", np.ones(2, "f4"))
+        >>> def add(key, value, stored):
+        ...     stored += value
+        >>> kv.set_updater(add)
+        >>> kv.push("w", np.ones(2, "f4"))
+        >>> out = np.empty(2, "f4")
+        >>> kv.pull("w", out=out)
+        >>> out
+        array([2., 2.], dtype=float32)
+        """
+        if updater is not None and not callable(updater):
+            raise KVStoreTypeError(f"set_updater takes a function, not {type(updater).__name__}",
+                                   Status.ERR_ARGUMENT, self._rank)
+        called = None if updater is None else trampoline(updater)
+        self._ask(lib.kvs_store_set_updater, None if called is None else ctypes.cast(called, c_void_p), None)
+        self._forget_updater()
+        self._updater = called
+
+    def _forget_updater(self) -> None:
+        if self._updater is not None:
+            self._old_updaters.append(self._updater)  # an interrupted push may still run it
+            self._updater = None
+
+    def set_optimizer_attr(self, name: str, value: Any) -> None:
+        """Change learning_rate, wd, rescale_grad, … of the optimizer in the store, for the pushes issued after it.
+        RuntimeError: no optimizer, or learning_rate while a schedule is set."""
+        params = params_of({name: value}, "set_optimizer_attr")
+        self._ask(lib.kvs_store_set_optimizer_attr, params)
+
+    def set_gradient_compression(self, compression_params: Dict[str, Any]) -> None:
+        """Compress gradients pushed after it: ``{"type": "1bit" or "2bit", "threshold": 0.5}``.
+
+        >>> import kvstore
+        >>> kvstore.create("device").set_gradient_compression({"type": "2bit", "threshold": 0.5})
+        """
+        if not isinstance(compression_params, dict):
+            raise KVStoreTypeError("set_gradient_compression takes a dict, not "
+                                   f"{type(compression_params).__name__}", Status.ERR_ARGUMENT, self._rank)
+        params = params_of(compression_params, "set_gradient_compression")
+        self._ask(lib.kvs_store_set_gradient_compression, params, len(params))
+
+    def save_optimizer_states(self, fname: Union[str, "os.PathLike[str]"], dump_optimizer: bool = False) -> None:
+        """Write every optimizer state to a file that any safetensors reader opens; with `dump_optimizer` also the
+        optimizer itself. RuntimeError: no optimizer; OSError."""
+        path = os.fspath(fname)
+        self._ask(lib.kvs_store_save_optimizer_states, os.fsencode(path), int(bool(dump_optimizer)), about="file",
+                  path=os.fsdecode(path))
+
+    def load_optimizer_states(self, fname: Union[str, "os.PathLike[str]"]) -> None:
+        """Replace all optimizer states by those of a file. On failure the store is unchanged. FileNotFoundError;
+        ValueError: foreign, damaged, or of another optimizer; KeyError: of a key that was not initialised."""
+        path = os.fspath(fname)
+        self._ask(lib.kvs_store_load_optimizer_states, os.fsencode(path), about="file", path=os.fsdecode(path))
+
+    # ---- What a store is ----
+
+    @property
+    def type(self) -> str:
+        """The name the store was created by, in lower case."""
+        return self._type
+
+    @property
+    def rank(self) -> int:
+        """This worker's number, from 0."""
+        return self._ask_int(lib.kvs_store_rank)
+
+    @property
+    def num_workers(self) -> int:
+        """How many workers there are."""
+        return self._ask_int(lib.kvs_store_num_workers)
+
+    @property
+    def local_rank(self) -> int:
+        """This worker's number among the processes of this host."""
+        return self._ask_int(lib.kvs_store_local_rank)
+
+    @property
+    def is_recovery(self) -> bool:
+        """Whether this process rejoined a running job."""
+        return bool(self._ask_int(lib.kvs_store_is_recovery))
+
+    def is_capable(self, capability: str) -> bool:
+        """Whether the store can do ``"optimizer"``, ``"sparse"``, ``"gradient_compression"``, ``"async"``.
+        ValueError: another name.
+
+        >>> import kvstore
+        >>> kvstore.create().is_capable("optimizer")
+        True
+        """
+        if not isinstance(capability, str):
+            raise KVStoreTypeError(f"a capability is a str, not {type(capability).__name__}", Status.ERR_ARGUMENT,
+                                   self._rank)
+        return bool(self._ask_int(lib.kvs_store_is_capable, capability.encode()))
+
+    def stats(self) -> Dict[str, int]:
+        """Counts since creation of what succeeded: keys initialised, pushed, pulled, and bytes.
+
+        >>> import kvstore, numpy as np
+        >>> kv = kvstore.create()
+        >>> kv.init(0, np.zeros(4, "f4"))
+        >>> kv.push(0, np.ones(4, "f4"))
+        >>> kv.stats()["bytes_pushed"]
+        16
+        """
+        stats = Stats(ctypes.sizeof(Stats))
+        check(lib.kvs_store_stats(self._get(), byref(stats)), self._rank)
+        return {name: getattr(stats, name) for name, _ in Stats._fields_[2:]}
+
+    # ---- Several processes ----
+
+    def barrier(self) -> None:
+        """Return when all workers have called it. TimeoutError names the ranks missing."""
+        self._ask(lib.kvs_store_barrier)
+
+    def send_command_to_servers(self, head: int, body: Union[str, bytes]) -> None:
+        """Have every server carry out a command; it has when this returns."""
+        data = body.encode() if isinstance(body, str) else bytes(body)
+        self._ask(lib.kvs_store_send_command_to_servers, int(head), data, len(data))
+
+    def num_dead_nodes(self, role: str = "worker", timeout: float = 60) -> int:
+        """How many processes of `role` have not been heard of for `timeout` seconds."""
+        number = c_int()
+        self._ask(lib.kvs_store_num_dead_nodes, str(role).encode(), int(timeout * 1000), byref(number))
+        return number.value
+
+    def wait_all(self, timeout: Optional[float] = None) -> None:
+        """Wait for everything issued on the store, at most `timeout` seconds (None: the store's own deadline), and
+        raise the first error that nobody was told yet."""
+        flying = list(self._flying.values())
+        self._ask(lib.kvs_store_wait_all, -1 if timeout is None else int(timeout * 1000), about="key")
+        for flight in flying:  # told by the threads that completed them, which may be a moment behind
+            flight.future.exception()
+        self._reap()
+
+    # ---- The end ----
+
+    def _run_server(self) -> None:
+        self._inside.append(1)
+        try:
+            handle = self._get()
+            if _is_main():
+                _on_a_thread(lib.kvs_store_run_server, (handle,), None, "name", None, self._abandoned.append)
+            else:
+                check(lib.kvs_store_run_server(handle))
+        finally:
+            self._inside.pop()
+
+    def _cancel(self) -> None:
+        handle = self._handle
+        if handle is not None and os.getpid() == self._pid:
+            lib.kvs_store_cancel(handle)
+
+    def _leave(self, is_done: Callable[[], bool], seconds: float) -> bool:
+        end = time.monotonic() + seconds
+        while not is_done() and time.monotonic() < end:
+            time.sleep(0.001)
+        return is_done()
+
+    def close(self) -> None:
+        """Wait for the store's work, or past its deadline abandon it with an error. Raises the first error that
+        nobody was told yet. The store can't be used afterwards; closing it again does nothing."""
+        handle, self._handle = self._handle, None
+        if handle is None:
+            return
+        if os.getpid() != self._pid:
+            return  # the parent's
+        if self._abandoned or self._orphans:
+            lib.kvs_store_cancel(handle)  # calls that were interrupted end now
+        for thread in self._abandoned:
+            thread.join(_EXIT_SECONDS)
+        try:
+            while self._inside:  # other threads' calls
+                time.sleep(0.001)
+        except BaseException:
+            lib.kvs_store_cancel(handle)
+            self._leave(lambda: not self._inside, _EXIT_SECONDS)
+            self._close_handle(handle)
+            raise
+        status, text = self._close_handle(handle)
+        if status != 0 and not (self._abandoned or self._orphans):
+            raise error_of(status, text, self._rank, "key")
+
+    def _close_handle(self, handle: int) -> Tuple[int, str]:
+        if self._inside:  # a call that never returns: leave it the store
+            return 0, ""
+        answer: List[Tuple[int, str]] = []
+
+        def run() -> None:
+            status = lib.kvs_store_close(handle)
+            answer.append((status, last_text() if status != 0 else ""))
+
+        if (self._waits or self._flying or self._serves) and _is_main() and not sys.is_finalizing():
+            thread = threading.Thread(target=run, daemon=True, name="kvstore close")
+            thread.start()
+            try:
+                thread.join()
+            except BaseException:
+                lib.kvs_store_cancel(handle)
+                thread.join(_EXIT_SECONDS)
+                self._keep_what_runs()
+                raise
+        else:
+            run()
+        self._keep_what_runs()
+        return answer[0]
+
+    def _keep_what_runs(self) -> None:
+        """Past close, what still runs goes on: its arrays and updaters must stay."""
+        self._reap()
+        self._leave(lambda: not self._flying, 0.1)
+        if self._orphans or self._flying:
+            _forever.append((self._orphans, list(self._flying.values()), self._updater, self._old_updaters))
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        if kind is not None and not issubclass(kind, Exception) and not issubclass(kind, SystemExit):
+            self._cancel()  # Ctrl-C: leave at once
+            try:
+                self.close()
+            except KVStoreError:
+                pass
+            return
+        try:
+            self.close()
+        except KVStoreError:
+            if error is None:
+                raise
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None) is not None and not sys.is_finalizing():
+            try:
+                self.close()
+            except Exception:  # nobody is there to be told
+                pass
+
+    def __repr__(self) -> str:
+        state = "closed" if self._handle is None else f"rank {self._rank}"
+        return f"<kvstore.KVStore {self._type!r}, {state}>"
+
+
+# ---- Row ids ------------------------------------------------------------------------------------------
+
+def _ids_of_outs(row_ids: Any, outs: List[Any], counts: Optional[List[int]]) -> Tuple[List[Any], Optional[List[int]]]:
+    """Ids as sorted int64 arrays, each once, and how many arrays belong to each key."""
+    if isinstance(row_ids, (list, tuple)) and any(hasattr(one, "__len__") or hasattr(one, "shape") and one.shape != ()
+                                                  for one in row_ids):
+        flat, ids_counts = flatten(row_ids, counts is not None and len(row_ids) == len(counts), "row_ids")
+        if counts is not None and ids_counts is None:
+            raise KVStoreValueError(f"row_sparse_pull: {len(row_ids)} row_ids for {len(counts)} keys",
+                                    Status.ERR_ARGUMENT)
+        groups = [flat[i] for i in range(len(flat))]
+        if any(isinstance(one, (list, tuple)) and any(hasattr(n, "__len__") for n in one) for one in groups):
+            raise KVStoreValueError("row_sparse_pull: row_ids are nested deeper than the outs", Status.ERR_ARGUMENT)
+        return [_unique(one) for one in groups], ids_counts
+    one = _unique(row_ids)
+    if counts is None:
+        return [one], None
+    return [one] * len(counts), [1] * len(counts)
+
+
+def _unique(ids: Any) -> Any:
+    return np.unique(row_ids_of(ids))
+
+
+def _spread(sizes: List[int], ids_counts: List[int], counts: List[int]) -> List[int]:
+    spread: List[int] = []
+    place = 0
+    for n_ids, n_outs in zip(ids_counts, counts):
+        mine = sizes[place:place + n_ids]
+        place += n_ids
+        spread += mine if n_ids == n_outs else mine[:1] * n_outs
+    return spread
+
+
+def _pack_ids(ids: List[Any], counts: Optional[List[int]]) -> Packed:
+    packed = Packed()
+    tensors = (Tensor * max(len(ids), 1))()
+    for tensor, one in zip(tensors, ids):
+        tensor.data = one.ctypes.data if one.size else None
+        tensor.device_type, tensor.ndim = 1, 1
+        tensor.code, tensor.bits, tensor.lanes = 0, 64, 1
+        tensor.shape = shape_address(one.shape, packed.keep)
+        packed.keep.append(one)
+    packed.set(tensors, len(ids), counts)
+    return packed
+
+
+# ---- Creating ---------------------------------------------------------------------------------------------
+
+def _create_handle(name: str, options: Dict[str, Any]) -> int:
+    structs = (Option * max(len(options), 1))()
+    for struct, (option, value) in zip(structs, options.items()):
+        struct.name, struct.value = option.encode(), _option_text(option, value).encode()
+    handle = c_void_p()
+    arguments = (name.encode(), structs, len(options), byref(handle))
+    if b"\0" in arguments[0]:
+        raise KVStoreValueError(f"create: the name {name!r} contains a NUL character", Status.ERR_ARGUMENT)
+    if _is_main():  # a rendezvous takes as long as the others take
+        _on_a_thread(lib.kvs_store_create, arguments, None, "name", None, _forever.append)
+    else:
+        check(lib.kvs_store_create(*arguments))
+    return handle.value or 0
+
+
+def create(name: str = "local", *, serve: bool = True, **options: Any) -> KVStoreBase:
+    """Create a store by name: ``"local"``, ``"device"``, ``"dist_sync"``, …, or the name, in lower case, of a class
+    registered with :class:`KVStoreBase`. Options are those that ``kvstore info NAME`` lists.
+
+    In a process whose role is server or scheduler (``KVSTORE_ROLE``, ``DMLC_ROLE``) this serves until the job is
+    over and then raises SystemExit(0), so that one script serves all roles; with ``serve=False`` it returns, and
+    ``KVStoreServer(kv).run()`` serves.
+
+    ValueError: no such backend or option, with near names; RuntimeError: known, but not installed, turned off, or
+    lacking something.
+
+    >>> import kvstore
+    >>> kvstore.create("LOCAL").type
+    'local'
+    >>> kvstore.create("lokal")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    kvstore.errors.KVStoreValueError: ...lokal...
+    """
+    if not isinstance(name, str):
+        raise KVStoreTypeError(f"create: the name of a store is a str, not {type(name).__name__}",
+                               Status.ERR_ARGUMENT)
+    klass = registered(name.lower())
+    if klass is not None:
+        return klass(**options)
+    store = KVStore(_create_handle(name, options))
+    if store._serves and serve:
+        from .server import KVStoreServer
+
+        KVStoreServer(store).run()
+        raise SystemExit(0)
+    return store
+
+
+# ---- Fork and exit --------------------------------------------------------------------------------------------
+
+def _at_exit() -> None:
+    """Close what the program left open, at once if it ends by an error, before the interpreter goes."""
+    failed = hasattr(sys, "last_type") or hasattr(sys, "last_exc")
+    for store in [one for one in _stores if one._pid == os.getpid()]:
+        if failed or store._flying:
+            store._leave(lambda: not store._flying, 0 if failed else _EXIT_SECONDS)
+            if failed or store._flying:
+                store._cancel()
+        try:
+            store.close()
+        except Exception:
+            pass
+    if _forever:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(_forever))
+
+
+atexit.register(_at_exit)
