@@ -147,6 +147,11 @@ static kvs_status_t dist_issue(void *state, kvs_op_t *op)
     if (store->role != NULL) {
         return dist_role_refuse(store->role, "an operation");
     }
+    kvs_status_t status = dist_sparse_issue(op);
+
+    if (status != KVS_OK) {
+        return status;
+    }
     return store->worker != NULL ? dist_worker_issue(store->worker, op)
                                  : dist_local_issue(&store->host, store->n_codecs, op);
 }
@@ -305,6 +310,7 @@ static const kvs_backend_ops_t dist_ops = {
     .pull = dist_run,
     .pushpull = dist_run,
     .broadcast = dist_run,
+    .row_sparse_pull = dist_run,
     .set_optimizer = dist_set_optimizer,
     .set_optimizer_attr = dist_set_optimizer_attr,
     .set_gradient_compression = dist_set_gradient_compression,
@@ -391,8 +397,8 @@ static const kvs_option_info_t dist_options[] = {
 
 static const kvs_backend_t dist_sync = {
     .size = sizeof(dist_sync),
-    .capabilities =
-        KVS_CAN_OPTIMIZER | KVS_CAN_COMPRESSION | KVS_CAN_MULTI_WORKER | KVS_KEEPS_WEIGHTS,
+    .capabilities = KVS_CAN_OPTIMIZER | KVS_CAN_SPARSE | KVS_CAN_COMPRESSION |
+                    KVS_CAN_MULTI_WORKER | KVS_KEEPS_WEIGHTS,
     .name = "dist_sync",
     .dtypes = KVS_DTYPES_ALL,
     .n_device_types = 1,
@@ -404,8 +410,8 @@ static const kvs_backend_t dist_sync = {
 
 static const kvs_backend_t dist_async = {
     .size = sizeof(dist_async),
-    .capabilities = KVS_CAN_OPTIMIZER | KVS_CAN_COMPRESSION | KVS_CAN_ASYNC | KVS_CAN_MULTI_WORKER |
-                    KVS_KEEPS_WEIGHTS,
+    .capabilities = KVS_CAN_OPTIMIZER | KVS_CAN_SPARSE | KVS_CAN_COMPRESSION | KVS_CAN_ASYNC |
+                    KVS_CAN_MULTI_WORKER | KVS_KEEPS_WEIGHTS,
     .name = "dist_async",
     .dtypes = KVS_DTYPES_ALL,
     .n_device_types = 1,

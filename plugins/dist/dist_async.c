@@ -186,7 +186,7 @@ static void append(dist_async_t *async, dist_round_t *round)
 
 static bool is_whole(const dist_entry_t *entry, const dist_round_t *round)
 {
-    return round->refusal != KVS_OK || round->pushes[round->only].n_parts == entry->n_parts;
+    return round->refusal != KVS_OK || dist_round_is_whole(entry, round, round->only);
 }
 
 /* Pushes of one worker are ready in its order. */
@@ -224,10 +224,6 @@ static dist_round_t *coming_round(dist_entry_t *entry, const dist_header_t *head
         *ret_misfit = "no memory for a push";
         return NULL;
     }
-    if ((*coming)->pushes[worker].n_parts != header->first / dist_part_elems(entry->record.dtype)) {
-        *ret_misfit = "a part of a push is out of order";
-        return NULL;
-    }
     return *coming;
 }
 
@@ -238,12 +234,15 @@ void dist_async_take_push(dist_entry_t *entry, const dist_header_t *header,
     const char *misfit = dist_round_why_misfit(entry, header, message);
     dist_round_t *round = misfit == NULL ? coming_round(entry, header, worker, &misfit) : NULL;
 
+    if (round != NULL && !dist_round_add_part(entry, round, header, message)) {
+        misfit = "a part of a push is out of order, or there is no memory for it";
+        round = NULL;
+    }
     if (round == NULL) {
         dist_depot_send_done(entry->depot, worker, header->request, KVS_ERR_INTERNAL, misfit);
         kvs_net_message_release(message);
         return;
     }
-    dist_round_add_part(round, header, message);
     look_at_coming(entry, worker);
     dist_round_go_on(entry);
 }

@@ -44,6 +44,10 @@ typedef struct dist_push {
     double scalars[KVS_OPTIMIZER_MAX_SCALARS];
     kvs_net_message_t **parts; /* those not used yet; NULL others */
     bool refused;              /* there is none: the round fails */
+    /* of a row-sparse push, which comes in parts of its own: */
+    bool is_rows;
+    int64_t n_rows, n_all_rows; /* that have come, of all */
+    kvs_net_message_t **row_parts;
 } dist_push_t;
 
 typedef struct dist_round {
@@ -69,8 +73,8 @@ typedef struct dist_round {
 typedef struct dist_pull {
     struct dist_pull *next;
     int worker;
-    uint64_t request;
-    int64_t round;
+    dist_header_t header;
+    kvs_net_message_t *message; /* of PULL_ROWS: with the ids; owned */
 } dist_pull_t;
 
 /* Block sums from another server, for a round and phase that may be ahead of ours. */
@@ -115,13 +119,17 @@ struct dist_entry {
     uint64_t digest;
     kvs_key_entry_t view; /* the shard, as the optimizer driver sees a key */
     int64_t view_shape[DIST_MAX_NDIM];
-    bool cuts_rows; /* the shard is part of an array and does not hold whole rows */
+    bool cuts_rows;   /* the shard is part of an array and does not hold whole rows */
+    bool cuts_blocks; /* or the array is cut between blocks of norms */
+    int64_t row_elems, n_rows;
+    size_t row_bytes;
+    int64_t n_first; /* of a row-sparse array: rows of the first value */
     size_t elem_bytes, n_bytes;
     int64_t n_parts;
     dist_part_state_t *parts;
     uint32_t n_readers; /* of all parts */
     void *weight;
-    int64_t n_defined; /* elements of the first value that have come */
+    int64_t n_defined; /* elements, or rows, of the first value that have come */
     uint64_t define_request;
     bool defined;
     int64_t n_done;          /* rounds that are over */
@@ -144,7 +152,9 @@ kvs_status_t dist_entry_new(dist_depot_t *depot, const dist_header_t *header,
 void dist_entry_free(dist_entry_t *entry);
 void dist_entry_take_value(dist_entry_t *entry, const dist_header_t *header,
                            const kvs_net_message_t *message);
-void dist_entry_take_pull(dist_entry_t *entry, const dist_header_t *header, int worker);
+/* Owns the message. */
+void dist_entry_take_pull(dist_entry_t *entry, const dist_header_t *header,
+                          kvs_net_message_t *message);
 /* Elements of a part, and where they lie in the shard. */
 int64_t dist_entry_part_elems(const dist_entry_t *entry, int64_t part);
 void *dist_entry_part(const dist_entry_t *entry, void *array, int64_t part);
@@ -152,6 +162,23 @@ void *dist_entry_part(const dist_entry_t *entry, void *array, int64_t part);
 void dist_entry_send_part(dist_entry_t *entry, int worker, uint64_t request, int64_t part);
 /* Answer the pulls that waited for the rounds so far. */
 void dist_entry_answer_pulls(dist_entry_t *entry);
+
+/* ---- Rows ---------------------------------------------------------------------------------------------- */
+
+void dist_rows_take_value(dist_entry_t *entry, const dist_header_t *header,
+                          const kvs_net_message_t *message);
+/* Why a part of a push can't be this key's, or NULL. */
+const char *dist_rows_why_misfit(const dist_entry_t *entry, const dist_header_t *header,
+                                 const kvs_net_message_t *message);
+/* Add a part to its push, which then owns it. False: out of order, or no memory. */
+bool dist_rows_add(dist_push_t *push, const dist_header_t *header, kvs_net_message_t *message);
+void dist_rows_release(dist_push_t *push);
+/* The rows of the current round's pushes in their dense form; or given to its optimizer, which changes
+ * these rows only. Then they are released. */
+kvs_status_t dist_rows_sum(dist_entry_t *entry, void *dense);
+kvs_status_t dist_rows_step(dist_entry_t *entry);
+/* Owns the message. */
+void dist_rows_answer(dist_entry_t *entry, const dist_header_t *asked, kvs_net_message_t *message);
 
 /* ---- Rounds ------------------------------------------------------------------------------------------ */
 
@@ -176,9 +203,11 @@ void dist_round_free(const dist_entry_t *entry, dist_round_t *round);
 /* Why a part of a push can't be the key's, or NULL. */
 const char *dist_round_why_misfit(const dist_entry_t *entry, const dist_header_t *header,
                                   const kvs_net_message_t *message);
-/* Owns the message: the next part of this worker's push. */
-void dist_round_add_part(dist_round_t *round, const dist_header_t *header,
-                         kvs_net_message_t *message);
+/* Owns the message, the next part of this worker's push; unless it is not that, or there is no memory. */
+bool dist_round_add_part(const dist_entry_t *entry, dist_round_t *round,
+                         const dist_header_t *header, kvs_net_message_t *message);
+/* Has all of this worker's push come? */
+bool dist_round_is_whole(const dist_entry_t *entry, const dist_round_t *round, int worker);
 /* A worker says that it has no push. */
 void dist_round_add_refusal(const dist_entry_t *entry, dist_round_t *round,
                             const dist_header_t *header, const kvs_net_message_t *message);

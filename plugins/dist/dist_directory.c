@@ -132,10 +132,16 @@ static void disagree(dist_name_t *name, int worker, uint64_t request, const dist
     kvs_status_t status = record->dtype == ours->dtype ? KVS_ERR_SHAPE : KVS_ERR_DTYPE;
     char text[TEXT_BYTES];
 
-    snprintf(text, sizeof(text), "%s: %s gives shape %s and dtype %s, but %s gave shape %s and %s",
-             DIST_KEY_TEXT(ours), dist_depot_worker_label(depot, worker), DIST_SHAPE_TEXT(record),
+    if (record->dtype == ours->dtype && record->row_sparse != ours->row_sparse) {
+        status = KVS_ERR_STORAGE;
+    }
+    snprintf(text, sizeof(text),
+             "%s: %s gives %sshape %s and dtype %s, but %s gave %sshape %s and %s",
+             DIST_KEY_TEXT(ours), dist_depot_worker_label(depot, worker),
+             record->row_sparse ? "row-sparse " : "", DIST_SHAPE_TEXT(record),
              kvs_dtype_name(kvs_dtype(record->dtype)), dist_depot_worker_label(depot, 0),
-             DIST_SHAPE_TEXT(ours), kvs_dtype_name(kvs_dtype(ours->dtype)));
+             ours->row_sparse ? "row-sparse " : "", DIST_SHAPE_TEXT(ours),
+             kvs_dtype_name(kvs_dtype(ours->dtype)));
     dist_depot_send_done(depot, worker, request, status, text);
     for (int w = 0; w < depot->n_workers; w++) {
         if (w != worker) {

@@ -27,6 +27,7 @@ void dist_entry_free(dist_entry_t *entry)
     while (entry->pulls != NULL) {
         dist_pull_t *next = entry->pulls->next;
 
+        kvs_net_message_release(entry->pulls->message);
         free(entry->pulls);
         entry->pulls = next;
     }
@@ -54,7 +55,7 @@ static void set_view(dist_entry_t *entry)
     if (record->n_shards == 1) {
         view->ndim = record->ndim;
         memcpy(entry->view_shape, record->shape, sizeof(record->shape));
-    } else if (entry->shard->first % row == 0 && n % row == 0) {
+    } else if (row > 0 && entry->shard->first % row == 0 && n % row == 0) {
         view->ndim = 2;
         entry->view_shape[0] = n / row;
         entry->view_shape[1] = row;
@@ -62,6 +63,12 @@ static void set_view(dist_entry_t *entry)
         view->ndim = 1;
         entry->view_shape[0] = n;
         entry->cuts_rows = true;
+    }
+    entry->row_elems = row;
+    entry->row_bytes = (size_t)row * kvs_dtype_bytes(record->dtype);
+    entry->n_rows = record->n_shards == 1 ? dist_n_rows(record) : row > 0 ? n / row : 0;
+    for (uint32_t i = 0; i < record->n_shards; i++) {
+        entry->cuts_blocks |= record->shards[i].first % KVS_OPTIMIZER_SUM_BLOCK != 0;
     }
 }
 
@@ -122,7 +129,8 @@ kvs_status_t dist_entry_new(dist_depot_t *depot, const dist_header_t *header,
     entry->shard = dist_record_shard_of(&entry->record, (uint32_t)depot->rank);
     entry->digest = header->digest;
     entry->define_request = header->request;
-    entry->defined = entry->shard->n == 0;
+    entry->n_first = header->n;
+    entry->defined = record.row_sparse ? header->n == 0 : entry->shard->n == 0;
     set_view(entry);
     status = allocate(entry);
     if (status == KVS_OK) {
@@ -157,8 +165,9 @@ void *dist_entry_part(const dist_entry_t *entry, void *array, int64_t part)
 void dist_entry_take_value(dist_entry_t *entry, const dist_header_t *header,
                            const kvs_net_message_t *message)
 {
-    if (entry->defined || header->first != entry->n_defined || header->digest != entry->digest ||
-        header->dtype != entry->record.dtype || header->n > entry->shard->n - header->first) {
+    if (entry->defined || entry->record.row_sparse || header->first != entry->n_defined ||
+        header->digest != entry->digest || header->dtype != entry->record.dtype ||
+        header->n > entry->shard->n - header->first) {
         dist_depot_send_done(entry->depot, message->from->rank, entry->define_request,
                              KVS_ERR_FORMAT, "a part of the first value does not fit its key");
         return;
@@ -241,6 +250,18 @@ static bool has_round(const dist_entry_t *entry, int worker, int64_t round)
     return round <= entry->n_done;
 }
 
+/* Owns the message. */
+static void answer_pull(dist_entry_t *entry, const dist_header_t *header, int worker,
+                        kvs_net_message_t *message)
+{
+    if (header->kind == DIST_PULL_ROWS) {
+        dist_rows_answer(entry, header, message);
+    } else {
+        send_value(entry, worker, header->request);
+        kvs_net_message_release(message);
+    }
+}
+
 void dist_entry_answer_pulls(dist_entry_t *entry)
 {
     dist_pull_t **link = &entry->pulls;
@@ -248,30 +269,49 @@ void dist_entry_answer_pulls(dist_entry_t *entry)
     while (*link != NULL) {
         dist_pull_t *pull = *link;
 
-        if (!has_round(entry, pull->worker, pull->round)) {
+        if (!has_round(entry, pull->worker, pull->header.round)) {
             link = &pull->next;
             continue;
         }
         *link = pull->next;
-        send_value(entry, pull->worker, pull->request);
+        answer_pull(entry, &pull->header, pull->worker, pull->message);
         free(pull);
     }
 }
 
-void dist_entry_take_pull(dist_entry_t *entry, const dist_header_t *header, int worker)
+/* In order: the parts of what one worker asks for are answered as they came. */
+static void wait_for_round(dist_entry_t *entry, dist_pull_t *pull)
 {
+    dist_pull_t **link = &entry->pulls;
+
+    while (*link != NULL) {
+        link = &(*link)->next;
+    }
+    *link = pull;
+}
+
+void dist_entry_take_pull(dist_entry_t *entry, const dist_header_t *header,
+                          kvs_net_message_t *message)
+{
+    int worker = message->from->rank;
     dist_pull_t *pull;
 
     if (has_round(entry, worker, header->round)) {
-        send_value(entry, worker, header->request);
+        answer_pull(entry, header, worker, message);
         return;
     }
     pull = malloc(sizeof(*pull));
     if (pull == NULL) {
         dist_depot_send_done(entry->depot, worker, header->request, KVS_ERR_NO_MEMORY,
                              "no memory for a pull that waits");
+        kvs_net_message_release(message);
         return;
     }
-    *pull = (dist_pull_t){entry->pulls, worker, header->request, header->round};
-    entry->pulls = pull;
+    *pull = (dist_pull_t){NULL, worker, *header, NULL};
+    if (header->kind == DIST_PULL_ROWS) {
+        pull->message = message;
+    } else {
+        kvs_net_message_release(message);
+    }
+    wait_for_round(entry, pull);
 }

@@ -107,6 +107,8 @@ static kvs_status_t run(kvs_hoststore_t *store, kvs_op_t *op)
     case KVS_VERB_BROADCAST:
         status = kvs_hoststore_init(store, op);
         return status == KVS_OK ? kvs_hoststore_pull(store, op) : status;
+    case KVS_VERB_ROW_SPARSE_PULL:
+        return kvs_hoststore_row_sparse_pull(store, op);
     default:
         return kvs_fail(KVS_ERR_INTERNAL, "an operation of kind %u", op->verb);
     }

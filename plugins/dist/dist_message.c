@@ -11,22 +11,35 @@
 /* ---- Headers ------------------------------------------------------------------------------------- */
 
 /* What the body of a kind is. */
-typedef enum body { NOTHING, ELEMENTS, RECORD, TEXT, ANYTHING } body_t;
+typedef enum body { NOTHING, ELEMENTS, ROWS_WITH_IDS, ROWS, IDS, RECORD, TEXT, ANYTHING } body_t;
 
 static const struct {
     body_t body;
     uint8_t has_key;
 } kinds[DIST_N_KINDS] = {
-    [DIST_DEFINE] = {RECORD, 1},    [DIST_VALUE] = {ELEMENTS, 1},
-    [DIST_PUBLISH] = {RECORD, 1},   [DIST_LOOKUP] = {RECORD, 0},
-    [DIST_PUSH] = {ELEMENTS, 1},    [DIST_PUSHPULL] = {ELEMENTS, 1},
-    [DIST_PULL] = {NOTHING, 1},     [DIST_OPTIMIZER] = {ANYTHING, 0},
-    [DIST_COMMAND] = {ANYTHING, 0}, [DIST_CLOSE] = {NOTHING, 0},
-    [DIST_DONE] = {TEXT, 0},        [DIST_PART] = {ELEMENTS, 1},
-    [DIST_RECORD] = {RECORD, 0},    [DIST_TELL] = {TEXT, 0},
-    [DIST_SUMS] = {ANYTHING, 1},    [DIST_COMPRESSION] = {ANYTHING, 0},
-    [DIST_REFUSAL] = {TEXT, 1},     [DIST_TURN] = {NOTHING, 1},
+    [DIST_DEFINE] = {RECORD, 1},
+    [DIST_VALUE] = {ELEMENTS, 1},
+    [DIST_PUBLISH] = {RECORD, 1},
+    [DIST_LOOKUP] = {RECORD, 0},
+    [DIST_PUSH] = {ELEMENTS, 1},
+    [DIST_PUSHPULL] = {ELEMENTS, 1},
+    [DIST_PULL] = {NOTHING, 1},
+    [DIST_OPTIMIZER] = {ANYTHING, 0},
+    [DIST_COMMAND] = {ANYTHING, 0},
+    [DIST_CLOSE] = {NOTHING, 0},
+    [DIST_DONE] = {TEXT, 0},
+    [DIST_PART] = {ELEMENTS, 1},
+    [DIST_RECORD] = {RECORD, 0},
+    [DIST_TELL] = {TEXT, 0},
+    [DIST_SUMS] = {ANYTHING, 1},
+    [DIST_COMPRESSION] = {ANYTHING, 0},
+    [DIST_REFUSAL] = {TEXT, 1},
+    [DIST_TURN] = {NOTHING, 1},
     [DIST_ATTR] = {ANYTHING, 0},
+    [DIST_VALUE_ROWS] = {ROWS_WITH_IDS, 1},
+    [DIST_PUSH_ROWS] = {ROWS_WITH_IDS, 1},
+    [DIST_PULL_ROWS] = {IDS, 1},
+    [DIST_ROWS] = {ROWS, 1},
 };
 
 /* Written through a fixed array: dist_bytes_t would allocate for each message. */
@@ -112,6 +125,22 @@ static int has_wrong_size(const dist_header_t *header, size_t n_body_bytes)
     return n_body_bytes != (size_t)header->n * kvs_dtype_bytes(header->dtype);
 }
 
+/* How long rows are, the receiver knows. */
+static int has_wrong_rows(const dist_header_t *header, size_t n_body_bytes)
+{
+    size_t n = (size_t)header->n;
+
+    switch (kinds[header->kind].body) {
+    case ROWS_WITH_IDS:
+        return header->dtype >= KVS_N_DTYPES || n_body_bytes < DIST_ROWS_HEAD ||
+               (n_body_bytes - DIST_ROWS_HEAD) / sizeof(int64_t) < n;
+    case IDS:
+        return n == 0 || n_body_bytes % sizeof(int64_t) != 0 || n_body_bytes / sizeof(int64_t) != n;
+    default:
+        return header->dtype >= KVS_N_DTYPES || n == 0;
+    }
+}
+
 static int is_malformed(const dist_header_t *header, size_t n_body_bytes)
 {
     if (header->kind == 0 || header->kind >= DIST_N_KINDS || header->epoch != 0 ||
@@ -129,6 +158,10 @@ static int is_malformed(const dist_header_t *header, size_t n_body_bytes)
     case TEXT:
         return header->status > 0 ||
                (header->status == 0 && (n_body_bytes != 0 || header->kind == DIST_REFUSAL));
+    case ROWS_WITH_IDS:
+    case ROWS:
+    case IDS:
+        return header->codec != 0 || has_wrong_rows(header, n_body_bytes);
     case RECORD:
     case ANYTHING:
         break;
@@ -165,6 +198,13 @@ int64_t dist_n_parts(int dtype, int64_t n_elems)
     return n_elems == 0 ? 1 : (n_elems - 1) / n_each + 1;
 }
 
+int64_t dist_part_rows(size_t row_bytes)
+{
+    int64_t n = (int64_t)((DIST_PART_BYTES - DIST_ROWS_HEAD) / (row_bytes + sizeof(int64_t)));
+
+    return n > 0 ? n : 1;
+}
+
 /* ---- Records -------------------------------------------------------------------------------------- */
 
 static kvs_status_t fail_memory(void)
@@ -182,6 +222,7 @@ kvs_status_t dist_record_of(const kvs_key_entry_t *key, dist_record_t *ret_recor
 {
     dist_record_t record = {.number = key->name == NULL ? key->number : 0,
                             .dtype = kvs_dtype_index(key->dtype),
+                            .row_sparse = key->row_sparse != 0,
                             .ndim = key->ndim,
                             .n_elems = key->n_elems};
     kvs_status_t status = copy_name(key->name, &record);
@@ -228,6 +269,7 @@ void dist_record_encode(const dist_record_t *record, dist_bytes_t *bytes)
     dist_put_i64(bytes, record->number);
     dist_put_text(bytes, record->name);
     dist_put_u8(bytes, (uint8_t)record->dtype);
+    dist_put_u8(bytes, record->row_sparse);
     dist_put_u32(bytes, (uint32_t)record->ndim);
     for (int32_t i = 0; i < record->ndim; i++) {
         dist_put_i64(bytes, record->shape[i]);
@@ -260,8 +302,10 @@ static void get_shape(dist_view_t *view, dist_record_t *record)
     uint32_t ndim;
 
     record->dtype = dist_get_u8(view);
+    record->row_sparse = dist_get_u8(view);
     ndim = dist_get_u32(view);
-    if (record->dtype >= KVS_N_DTYPES || ndim > DIST_MAX_NDIM) {
+    if (record->dtype >= KVS_N_DTYPES || ndim > DIST_MAX_NDIM || record->row_sparse > 1 ||
+        record->row_sparse > ndim) {
         view->failed = 1;
         return;
     }
@@ -302,7 +346,8 @@ static kvs_status_t get_shards(dist_view_t *view, dist_record_t *record)
         record->shards[i].first = dist_get_i64(view);
         record->shards[i].n = dist_get_i64(view);
     }
-    view->failed |= !shards_cover(record);
+    view->failed |=
+        !shards_cover(record) || (record->row_sparse && !dist_record_has_whole_rows(record));
     return KVS_OK;
 }
 
@@ -369,6 +414,7 @@ uint64_t dist_record_digest(const dist_record_t *record)
     uint64_t hash = dist_record_name_hash(record);
 
     hash = hash_number(hash_number(hash, record->dtype), record->ndim);
+    hash = record->row_sparse ? hash_bytes(hash, "r", 1) : hash;
     for (int32_t i = 0; i < record->ndim; i++) {
         hash = hash_number(hash, record->shape[i]);
     }
@@ -381,6 +427,33 @@ int dist_record_same_name(const dist_record_t *a, const dist_record_t *b)
         return a->name == b->name && a->number == b->number;
     }
     return strcmp(a->name, b->name) == 0;
+}
+
+int64_t dist_row_elems(const dist_record_t *record)
+{
+    int64_t n = 1;
+
+    for (int32_t i = 1; i < record->ndim; i++) {
+        n *= record->shape[i];
+    }
+    return n;
+}
+
+int64_t dist_n_rows(const dist_record_t *record)
+{
+    return record->ndim > 0 ? record->shape[0] : 1;
+}
+
+int dist_record_has_whole_rows(const dist_record_t *record)
+{
+    int64_t row = dist_row_elems(record);
+
+    for (uint32_t i = 0; i < record->n_shards; i++) {
+        if (record->n_shards > 1 && row > 0 && record->shards[i].first % row != 0) {
+            return 0;
+        }
+    }
+    return 1;
 }
 
 const dist_shard_t *dist_record_shard_of(const dist_record_t *record, uint32_t server)

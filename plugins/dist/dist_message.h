@@ -54,7 +54,12 @@ typedef enum dist_kind {
     DIST_REFUSAL, /* this worker has no push for round `round`: status; body: why; DONE as for a push */
     DIST_TURN, /* of an asynchronous store: the next push of a key cut over several is worker `first`'s */
     /* to servers of an asynchronous store */
-    DIST_ATTR, /* body: an attribute of the `optimizer`-th as a specification; DONE */
+    DIST_ATTR,       /* body: an attribute of the `optimizer`-th as a specification; DONE */
+    DIST_VALUE_ROWS, /* rows of the first value; their ids are the server's own: from 0 */
+    DIST_PUSH_ROWS,  /* a part of a row-sparse push for round `round`; DONE */
+    DIST_PULL_ROWS,  /* body: ids; ROWS, once `round` is over */
+    /* to workers */
+    DIST_ROWS, /* the rows asked for, as they were */
     DIST_N_KINDS
 } dist_kind_t;
 
@@ -78,6 +83,9 @@ typedef struct dist_header {
     double scalars[KVS_OPTIMIZER_MAX_SCALARS];
 } dist_header_t;
 
+/* In `states` of a push: a row-sparse gradient changes only the rows that it lists. */
+#define DIST_LAZY UINT32_C(0x80000000)
+
 #define DIST_HEADER_BYTES     80 /* without scalars */
 #define DIST_MAX_HEADER_BYTES (DIST_HEADER_BYTES + 8 * KVS_OPTIMIZER_MAX_SCALARS)
 
@@ -91,6 +99,15 @@ kvs_status_t dist_header_decode(const void *bytes, size_t n_bytes, size_t n_body
 int64_t dist_part_elems(int dtype);
 /* How many parts `n_elems` elements make: at least one. */
 int64_t dist_n_parts(int dtype, int64_t n_elems);
+
+/* Rows travel with their ids: the number of all rows of this push (8 bytes), n ids, n rows. */
+#define DIST_ROWS_HEAD 8
+/* How many make a part: at least one. */
+int64_t dist_part_rows(size_t row_bytes);
+static inline size_t dist_rows_bytes(size_t row_bytes, int64_t n)
+{
+    return DIST_ROWS_HEAD + (size_t)n * (sizeof(int64_t) + row_bytes);
+}
 
 /* ---- Records of keys ----------------------------------------------------------------------------- */
 
@@ -110,6 +127,7 @@ typedef struct dist_record {
     int32_t ndim;
     int64_t shape[DIST_MAX_NDIM];
     int64_t n_elems;
+    uint8_t row_sparse;   /* shards hold whole rows */
     uint32_t n_shards;    /* ascending, covering the array; 0: not placed yet */
     dist_shard_t *shards; /* owned */
 } dist_record_t;
@@ -125,12 +143,18 @@ kvs_status_t dist_record_copy(const dist_record_t *record, dist_record_t *ret_re
 void dist_record_release(dist_record_t *record);
 void dist_record_encode(const dist_record_t *record, dist_bytes_t *bytes);
 kvs_status_t dist_record_decode(const void *bytes, size_t n_bytes, dist_record_t *ret_record);
-/* Equal for equal name, shape and dtype; wherever it is placed. */
+/* Equal for equal name, shape, dtype and storage; wherever it is placed. */
 uint64_t dist_record_digest(const dist_record_t *record);
 uint64_t dist_record_name_hash(const dist_record_t *record);
 int dist_record_same_name(const dist_record_t *a, const dist_record_t *b);
 /* The shard of a server, or NULL. */
 const dist_shard_t *dist_record_shard_of(const dist_record_t *record, uint32_t server);
+
+/* Elements of a row: of everything but the first dimension. */
+int64_t dist_row_elems(const dist_record_t *record);
+int64_t dist_n_rows(const dist_record_t *record);
+/* Do all shards hold whole rows? */
+int dist_record_has_whole_rows(const dist_record_t *record);
 
 #define DIST_KEY_TEXT_BYTES   112
 #define DIST_SHAPE_TEXT_BYTES 160

@@ -13,12 +13,6 @@ static bool is_push(const kvs_op_t *op)
     return op->verb == KVS_VERB_PUSH || op->verb == KVS_VERB_PUSHPULL;
 }
 
-static kvs_status_t name_key(kvs_status_t status, const kvs_key_entry_t *key)
-{
-    return key->name != NULL ? kvs_fail_context(status, "key '%s'", key->name)
-                             : kvs_fail_context(status, "key %lld", (long long)key->number);
-}
-
 static kvs_status_t check_codec(const kvs_key_entry_t *entry, uint16_t codec)
 {
     const dist_key_t *key = entry->state;
@@ -31,7 +25,7 @@ static kvs_status_t check_codec(const kvs_key_entry_t *entry, uint16_t codec)
                    "first push, or use another key",
                    key->codec == 0 ? "before gradient compression was set"
                                    : "with another gradient compression");
-    return name_key(KVS_ERR_STATE, entry);
+    return dist_name_key(KVS_ERR_STATE, entry);
 }
 
 kvs_status_t dist_pack_issue(const kvs_compression_t *compression, uint16_t codec,
@@ -87,7 +81,7 @@ static kvs_status_t refuse(dist_group_t *group, kvs_status_t status)
     group->refusal = strdup(kvs_plugin_host->last_error());
     group->refused = status;
     group->reads = true;
-    (void)name_key(status, group->pub->key);
+    (void)dist_name_key(status, group->pub->key);
     dist_group_fail(group, status, kvs_plugin_host->last_error());
     return KVS_OK;
 }

@@ -10,16 +10,6 @@ static uint64_t bytes_of(const dist_record_t *record, int64_t n_elems)
     return (uint64_t)n_elems * kvs_dtype_bytes(record->dtype);
 }
 
-int64_t dist_row_elems(const dist_record_t *record)
-{
-    int64_t n = 1;
-
-    for (int32_t i = 1; i < record->ndim; i++) {
-        n *= record->shape[i];
-    }
-    return n;
-}
-
 static int64_t greatest_common_divisor(int64_t a, int64_t b)
 {
     while (b != 0) {
@@ -31,7 +21,7 @@ static int64_t greatest_common_divisor(int64_t a, int64_t b)
     return a;
 }
 
-/* Cuts are multiples of this: of blocks and rows, or of blocks alone if that leaves a server without
+/* Cuts are multiples of this: of blocks and rows, or of one of both if that leaves a server without
  * anything. 0: the array is not cut. */
 static int64_t unit_of(const dist_placing_t *placing, const dist_record_t *record)
 {
@@ -44,6 +34,9 @@ static int64_t unit_of(const dist_placing_t *placing, const dist_record_t *recor
     }
     if (__builtin_mul_overflow(row / greatest_common_divisor(row, block), block, &both) ||
         both > record->n_elems / placing->n_servers) {
+        if (record->row_sparse) {
+            return placing->whole_blocks ? 0 : row;
+        }
         return placing->whole_rows ? 0 : block;
     }
     return both;

@@ -11,14 +11,12 @@ typedef struct dist_placing {
     uint32_t n_servers;
     uint64_t *loads;   /* bytes placed on each server so far */
     int64_t cut_elems; /* arrays of at least so many elements are cut */
-    int whole_rows; /* what can't be cut at rows stays whole: the optimizer keeps numbers for rows */
+    /* What can't be cut at rows stays whole: the optimizer keeps numbers for rows; what can't be cut at
+     * blocks too: it looks at norms. Row-sparse arrays are cut at rows in any case. */
+    int whole_rows, whole_blocks;
 } dist_placing_t;
 
 /* Give each of the `n` records its shards. Cuts lie at multiples of KVS_OPTIMIZER_SUM_BLOCK elements,
- * and at rows where the array is large enough for both. */
+ * and at rows where the array is large enough for both; those of row-sparse arrays at rows. */
 kvs_status_t dist_place(dist_placing_t *placing, dist_record_t *const *records, size_t n);
-
-/* Elements of a row: of everything but the first dimension. */
-int64_t dist_row_elems(const dist_record_t *record);
-
 #endif

@@ -74,7 +74,8 @@ static dist_request_t *find_request(const dist_worker_t *worker, uint64_t id, ui
 static bool sends_elements(const dist_request_t *request)
 {
     return request->kind == DIST_DEFINE || request->kind == DIST_PUSH ||
-           request->kind == DIST_PUSHPULL;
+           request->kind == DIST_PUSHPULL || request->kind == DIST_PUSH_ROWS ||
+           request->kind == DIST_PULL_ROWS;
 }
 
 /* Nothing is left to be sent or read. */
@@ -187,6 +188,9 @@ static kvs_status_t send_record(dist_request_t *request)
     dist_bytes_t body = DIST_BYTES_INIT;
     kvs_status_t status;
 
+    if (request->kind == DIST_DEFINE && request->group->rows != NULL) {
+        header.n = request->n;
+    }
     dist_record_encode(&key->record, &body);
     net.body = body.data;
     net.n_body_bytes = body.n;
@@ -230,7 +234,7 @@ static void set_update(const dist_request_t *request, dist_header_t *header)
     if (header->optimizer == 0) {
         return;
     }
-    header->states = update->states;
+    header->states = update->states | (update->lazy ? DIST_LAZY : 0);
     for (uint32_t i = 0; i < KVS_OPTIMIZER_MAX_SCALARS; i++) {
         uint64_t bits;
 
@@ -276,16 +280,59 @@ static kvs_status_t send_elements(dist_request_t *request)
     return status;
 }
 
+static void free_body(void *arg, kvs_status_t status, const char *text)
+{
+    (void)status;
+    (void)text;
+    free(arg);
+}
+
+/* The next part of the rows, or of the ids of those asked for. */
+static kvs_status_t send_rows(dist_request_t *request)
+{
+    dist_header_t header = header_of(request);
+    kvs_net_send_t net = KVS_NET_SEND_INIT;
+    kvs_status_t status = dist_sparse_make_body(request);
+
+    if (status != KVS_OK) {
+        return status;
+    }
+    header.first = request->n_sent;
+    header.n = dist_sparse_part(request);
+    if (request->kind == DIST_DEFINE) {
+        header.kind = DIST_VALUE_ROWS;
+        header.round = 0;
+    } else if (request->kind == DIST_PUSH_ROWS) {
+        set_update(request, &header);
+    }
+    net.body = request->body;
+    net.n_body_bytes = request->n_body;
+    net.done = free_body;
+    net.arg = request->body;
+    status = send(request, &header, &net);
+    if (status == KVS_OK) {
+        request->body = NULL;
+        request->n_sent += header.n;
+    }
+    return status;
+}
+
 static kvs_status_t send_next(dist_request_t *request)
 {
     switch (request->kind) {
+    case DIST_PUSH_ROWS:
+    case DIST_PULL_ROWS:
+        return send_rows(request);
     case DIST_PUSH:
     case DIST_PUSHPULL:
         return send_elements(request);
     case DIST_REFUSAL:
         return send_refusal(request);
     case DIST_DEFINE:
-        return request->opened ? send_elements(request) : send_record(request);
+        if (!request->opened) {
+            return send_record(request);
+        }
+        return request->group->rows != NULL ? send_rows(request) : send_elements(request);
     case DIST_PUBLISH:
     case DIST_LOOKUP:
         return send_record(request);
@@ -500,7 +547,7 @@ static void take_done(dist_request_t *request, const dist_header_t *header,
     if (header->status != KVS_OK) {
         fail_request(request, header->status, copy_text(message, text, sizeof(text)));
     } else if (request->kind == DIST_PUSHPULL || request->kind == DIST_PULL ||
-               request->kind == DIST_LOOKUP) {
+               request->kind == DIST_LOOKUP || request->kind == DIST_PULL_ROWS) {
         fail_answer(request, message);
     } else {
         if (request->call != NULL) {
@@ -526,6 +573,30 @@ static void take_part(dist_request_t *request, const dist_header_t *header,
     }
     pthread_mutex_unlock(&worker->lock);
     dist_group_write(group, request->first + header->first, header->n, message->body);
+    pthread_mutex_lock(&worker->lock);
+    request->n_got += header->n;
+    request->active_ns = dist_now_ns();
+    if (request->n_got == request->n) {
+        end(request);
+    }
+}
+
+/* The same of rows asked for. */
+static void take_rows(dist_request_t *request, const dist_header_t *header,
+                      const kvs_net_message_t *message)
+{
+    dist_worker_t *worker = request->worker;
+    dist_group_t *group = request->group;
+
+    if (request->kind != DIST_PULL_ROWS || header->first != request->n_got ||
+        header->n > request->n_sent - request->n_got ||
+        header->dtype != kvs_dtype_index(group->pub->key->dtype) ||
+        message->n_body_bytes != (size_t)header->n * group->rows->row_bytes) {
+        fail_answer(request, message);
+        return;
+    }
+    pthread_mutex_unlock(&worker->lock);
+    dist_sparse_write(group, request->rows_first + header->first, header->n, message->body);
     pthread_mutex_lock(&worker->lock);
     request->n_got += header->n;
     request->active_ns = dist_now_ns();
@@ -575,6 +646,8 @@ static void take_answer(dist_worker_t *worker, const dist_header_t *header,
         take_done(request, header, message);
     } else if (request != NULL && header->kind == DIST_PART) {
         take_part(request, header, message);
+    } else if (request != NULL && header->kind == DIST_ROWS) {
+        take_rows(request, header, message);
     } else if (request != NULL) {
         take_record(request, message);
     }
@@ -594,7 +667,8 @@ void dist_worker_message(void *arg, kvs_net_message_t *message)
                 message->from->label);
     } else if (header.kind == DIST_TELL) {
         dist_worker_tell(worker, header.key, header.status, copy_text(message, text, sizeof(text)));
-    } else if (header.kind == DIST_DONE || header.kind == DIST_PART || header.kind == DIST_RECORD) {
+    } else if (header.kind == DIST_DONE || header.kind == DIST_PART || header.kind == DIST_RECORD ||
+               header.kind == DIST_ROWS) {
         take_answer(worker, &header, message);
     } else {
         kvs_log(KVS_LOG_WARN, "dist", "a message of kind %u from %s is not for workers: dropped",

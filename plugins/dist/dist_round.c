@@ -42,7 +42,8 @@ dist_round_t *dist_round_new(const dist_entry_t *entry, int only)
 void dist_round_free(const dist_entry_t *entry, dist_round_t *round)
 {
     for (int w = 0; round != NULL && w < entry->depot->n_workers; w++) {
-        for (int64_t p = 0; p < round->pushes[w].n_parts; p++) {
+        dist_rows_release(&round->pushes[w]);
+        for (int64_t p = 0; !round->pushes[w].is_rows && p < round->pushes[w].n_parts; p++) {
             kvs_net_message_release(round->pushes[w].parts[p]);
         }
     }
@@ -137,9 +138,16 @@ static int lowest(const dist_entry_t *entry)
     return w;
 }
 
+bool dist_round_is_whole(const dist_entry_t *entry, const dist_round_t *round, int worker)
+{
+    const dist_push_t *push = &round->pushes[worker];
+
+    return push->is_rows ? push->n_rows == push->n_all_rows : push->n_parts == entry->n_parts;
+}
+
 static bool has_all(const dist_entry_t *entry, int worker)
 {
-    return entry->rounds[0]->pushes[worker].n_parts == entry->n_parts;
+    return dist_round_is_whole(entry, entry->rounds[0], worker);
 }
 
 /* Names the workers whose push is, or is not, there. */
@@ -298,6 +306,29 @@ static bool agree_on_optimizer(dist_entry_t *entry)
     return true;
 }
 
+/* And do all push dense values, or row-sparse ones? */
+static bool agree_on_storage(dist_entry_t *entry)
+{
+    const dist_round_t *round = entry->rounds[0];
+
+    for (int w = 1; w < entry->depot->n_workers; w++) {
+        if (round->pushes[w].is_rows != round->pushes[0].is_rows) {
+            text_t text = {.n = 0};
+
+            add_round(&text, entry);
+            add(&text, "%s pushes a %s value, %s a %s one",
+                dist_depot_worker_label(entry->depot, 0),
+                round->pushes[0].is_rows ? "row-sparse" : "dense",
+                dist_depot_worker_label(entry->depot, w),
+                round->pushes[w].is_rows ? "row-sparse" : "dense");
+            add(&text, "; they don't mix in one round");
+            dist_round_fail(entry, KVS_ERR_STORAGE, text.bytes);
+            return false;
+        }
+    }
+    return true;
+}
+
 /* And do all pack their elements in the same way? */
 static bool agree_on_codec(dist_entry_t *entry)
 {
@@ -334,7 +365,8 @@ static void fail_with_last_error(dist_entry_t *entry, kvs_status_t status)
 /* What the workers have computed of it: the scalars of the lowest rank. */
 static void copy_update(const dist_push_t *push, dist_round_t *round)
 {
-    round->update.states = push->states;
+    round->update.states = push->states & ~DIST_LAZY;
+    round->update.lazy = (push->states & DIST_LAZY) != 0;
     memcpy(round->update.scalars, push->scalars, sizeof(push->scalars));
 }
 
@@ -370,6 +402,12 @@ static bool begin_update(dist_entry_t *entry, dist_round_t *round)
                           "set_optimizer before init, or raise bigarray_bound",
                           kvs_opt_name(round->opt), DIST_SHAPE_TEXT(&entry->record));
     }
+    if (status == KVS_OK && entry->cuts_blocks && kvs_opt_n_phases(round->opt) > 0) {
+        status = kvs_fail(KVS_ERR_NOT_IMPLEMENTED,
+                          "optimizer '%s' needs norms, but shape %s is cut between their blocks; "
+                          "call set_optimizer before init, or raise bigarray_bound",
+                          kvs_opt_name(round->opt), DIST_SHAPE_TEXT(&entry->record));
+    }
     if (status == KVS_OK && entry->async != NULL) {
         status = kvs_opt_issue(round->opt, &entry->opt, &entry->view, &round->update);
     } else if (status == KVS_OK) {
@@ -393,8 +431,8 @@ static bool settle(dist_entry_t *entry)
     if (round->settled) {
         return true;
     }
-    if ((entry->async == NULL && !agree_on_optimizer(entry)) || !agree_on_codec(entry) ||
-        !begin_update(entry, round)) {
+    if ((entry->async == NULL && (!agree_on_storage(entry) || !agree_on_optimizer(entry))) ||
+        !agree_on_codec(entry) || !begin_update(entry, round)) {
         return false;
     }
     round->settled = true;
@@ -513,7 +551,32 @@ static void apply_parts(dist_entry_t *entry)
     }
 }
 
+static bool pushes_rows(const dist_entry_t *entry)
+{
+    return entry->rounds[0]->pushes[lowest(entry)].is_rows;
+}
+
+static bool all_are_there(const dist_entry_t *entry)
+{
+    for (int w = 0; w < entry->depot->n_workers; w++) {
+        if (needs(entry, w) && !has_all(entry, w)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* ---- Optimizers that look at whole arrays ---------------------------------------------------------------- */
+
+static void sum_parts(dist_entry_t *entry)
+{
+    for (int64_t part = 0; part < entry->n_parts; part++) {
+        if (dist_entry_part_elems(entry, part) > 0) {
+            sum_part(entry, part, dist_entry_part(entry, entry->merge, part));
+        }
+        release_part(entry, part);
+    }
+}
 
 static bool sum_whole(dist_entry_t *entry)
 {
@@ -526,15 +589,14 @@ static bool sum_whole(dist_entry_t *entry)
     if (entry->merge == NULL) {
         status = kvs_cpu_provider()->alloc(host_device, entry->n_bytes, &entry->merge);
     }
+    if (status == KVS_OK && pushes_rows(entry)) {
+        status = dist_rows_sum(entry, entry->merge);
+    } else if (status == KVS_OK) {
+        sum_parts(entry);
+    }
     if (status != KVS_OK) {
         fail_with_last_error(entry, status);
         return false;
-    }
-    for (int64_t part = 0; part < entry->n_parts; part++) {
-        if (dist_entry_part_elems(entry, part) > 0) {
-            sum_part(entry, part, dist_entry_part(entry, entry->merge, part));
-        }
-        release_part(entry, part);
     }
     round->summed = true;
     return true;
@@ -544,10 +606,11 @@ static void apply_whole(dist_entry_t *entry)
 {
     dist_round_t *round = entry->rounds[0];
 
-    if (!part_is_there(entry, entry->n_parts - 1) || entry->n_readers > 0 || !sum_whole(entry)) {
+    if (!all_are_there(entry) || entry->n_readers > 0 || !sum_whole(entry)) {
         return;
     }
-    if (entry->record.n_shards == 1) {
+    if (!kvs_opt_needs_whole(round->opt)) { /* rows, in their dense form */
+    } else if (entry->record.n_shards == 1) {
         kvs_opt_prepare(round->opt, &entry->opt, entry->record.dtype, entry->shard->n, entry->merge,
                         entry->weight, &round->update);
     } else if (!dist_norms_go_on(entry, entry->merge)) {
@@ -560,6 +623,23 @@ static void apply_whole(dist_entry_t *entry)
         round->n_applied++;
         answer_part(entry, part);
     }
+}
+
+/* Row-sparse pushes: the value is replaced, or some rows of it are updated. */
+static void apply_rows(dist_entry_t *entry)
+{
+    dist_round_t *round = entry->rounds[0];
+    kvs_status_t status;
+
+    if (!all_are_there(entry) || entry->n_readers > 0) {
+        return;
+    }
+    status = round->opt == NULL ? dist_rows_sum(entry, entry->weight) : dist_rows_step(entry);
+    if (status != KVS_OK) {
+        fail_with_last_error(entry, status);
+        return;
+    }
+    round->n_applied = entry->n_parts;
 }
 
 /* ---- Going on ------------------------------------------------------------------------------------------- */
@@ -603,7 +683,9 @@ static bool advance(dist_entry_t *entry)
     if (round == NULL || !part_is_there(entry, round->n_applied) || !settle(entry)) {
         return false;
     }
-    if (round->opt != NULL && kvs_opt_needs_whole(round->opt)) {
+    if (pushes_rows(entry) && (round->opt == NULL || round->update.lazy)) {
+        apply_rows(entry);
+    } else if (pushes_rows(entry) || (round->opt != NULL && kvs_opt_needs_whole(round->opt))) {
         apply_whole(entry);
     } else {
         apply_parts(entry);
@@ -642,8 +724,8 @@ static bool has_packed_size(const dist_entry_t *entry, const dist_header_t *head
                message->n_body_bytes;
 }
 
-const char *dist_round_why_misfit(const dist_entry_t *entry, const dist_header_t *header,
-                                  const kvs_net_message_t *message)
+static const char *why_misfit_dense(const dist_entry_t *entry, const dist_header_t *header,
+                                    const kvs_net_message_t *message)
 {
     int64_t part = header->first / dist_part_elems(entry->record.dtype);
 
@@ -657,6 +739,13 @@ const char *dist_round_why_misfit(const dist_entry_t *entry, const dist_header_t
         return "a part of a push is not packed as its worker said";
     }
     return NULL;
+}
+
+const char *dist_round_why_misfit(const dist_entry_t *entry, const dist_header_t *header,
+                                  const kvs_net_message_t *message)
+{
+    return header->kind == DIST_PUSH_ROWS ? dist_rows_why_misfit(entry, header, message)
+                                          : why_misfit_dense(entry, header, message);
 }
 
 /* The round the push belongs to, made if need be. NULL: no memory. */
@@ -687,23 +776,31 @@ static void note_push(dist_round_t *round, dist_push_t *push, const dist_header_
     }
 }
 
-void dist_round_add_part(dist_round_t *round, const dist_header_t *header,
-                         kvs_net_message_t *message)
+bool dist_round_add_part(const dist_entry_t *entry, dist_round_t *round,
+                         const dist_header_t *header, kvs_net_message_t *message)
 {
     dist_push_t *push = &round->pushes[message->from->rank];
+    int64_t part = header->first / dist_part_elems(entry->record.dtype);
 
+    if (push->refused ||
+        (header->kind != DIST_PUSH_ROWS && (push->is_rows || push->n_parts != part))) {
+        return false;
+    }
     if (push->n_parts == 0) {
         note_push(round, push, header);
     }
-    push->parts[push->n_parts++] = message;
     round->latest_ns = dist_now_ns();
+    if (header->kind == DIST_PUSH_ROWS) {
+        return dist_rows_add(push, header, message);
+    }
+    push->parts[push->n_parts++] = message;
+    return true;
 }
 
 void dist_round_take_push(dist_entry_t *entry, const dist_header_t *header,
                           kvs_net_message_t *message)
 {
     int worker = message->from->rank;
-    int64_t part = header->first / dist_part_elems(entry->record.dtype);
     const char *misfit = dist_round_why_misfit(entry, header, message);
     dist_round_t *round = NULL;
 
@@ -717,16 +814,16 @@ void dist_round_take_push(dist_entry_t *entry, const dist_header_t *header,
     }
     if (misfit == NULL) {
         round = round_of(entry, header->round);
-        misfit = round == NULL                           ? "no memory for a round"
-                 : round->pushes[worker].n_parts != part ? "a part of a push is out of order"
-                                                         : NULL;
+        misfit = round == NULL ? "no memory for a round"
+                 : !dist_round_add_part(entry, round, header, message)
+                     ? "a part of a push is out of order, or there is no memory for it"
+                     : NULL;
     }
     if (misfit != NULL) {
         dist_depot_send_done(entry->depot, worker, header->request, KVS_ERR_INTERNAL, misfit);
         kvs_net_message_release(message);
         return;
     }
-    dist_round_add_part(round, header, message);
     if (round == entry->rounds[0]) {
         dist_round_check_gone(entry);
         dist_round_go_on(entry);

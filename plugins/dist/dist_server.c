@@ -393,7 +393,7 @@ static void take_define(dist_depot_t *depot, const dist_header_t *header,
 /* Of a key that is not kept: told once, with the first part. */
 static void refuse_unknown(dist_depot_t *depot, const dist_header_t *header, int worker)
 {
-    if (header->kind != DIST_VALUE && header->first == 0) {
+    if (header->kind != DIST_VALUE && header->kind != DIST_VALUE_ROWS && header->first == 0) {
         char text[128];
 
         snprintf(text, sizeof(text), "server %d does not keep the key of id %llu", depot->rank,
@@ -405,9 +405,11 @@ static void refuse_unknown(dist_depot_t *depot, const dist_header_t *header, int
 static void take_data(dist_depot_t *depot, const dist_header_t *header, kvs_net_message_t *message)
 {
     dist_entry_t *entry = dist_map_find(&depot->entries, header->key);
-    bool is_push = header->kind == DIST_PUSH || header->kind == DIST_PUSHPULL;
+    bool is_value = header->kind == DIST_VALUE || header->kind == DIST_VALUE_ROWS;
+    bool is_push = header->kind == DIST_PUSH || header->kind == DIST_PUSHPULL ||
+                   header->kind == DIST_PUSH_ROWS;
 
-    if (entry == NULL || (header->kind != DIST_VALUE && !entry->defined)) {
+    if (entry == NULL || (!is_value && !entry->defined)) {
         refuse_unknown(depot, header, message->from->rank);
     } else if (is_push) {
         if (depot->is_async) {
@@ -420,8 +422,11 @@ static void take_data(dist_depot_t *depot, const dist_header_t *header, kvs_net_
         dist_async_take_refusal(entry, header, message);
     } else if (header->kind == DIST_REFUSAL) {
         dist_round_take_refusal(entry, header, message);
-    } else if (header->kind == DIST_PULL) {
-        dist_entry_take_pull(entry, header, message->from->rank);
+    } else if (header->kind == DIST_PULL || header->kind == DIST_PULL_ROWS) {
+        dist_entry_take_pull(entry, header, message);
+        return; /* so does this */
+    } else if (header->kind == DIST_VALUE_ROWS) {
+        dist_rows_take_value(entry, header, message);
     } else {
         dist_entry_take_value(entry, header, message);
     }
@@ -450,6 +455,7 @@ static bool may_send(const dist_depot_t *depot, const dist_header_t *header,
     switch ((dist_kind_t)header->kind) {
     case DIST_DEFINE:
     case DIST_VALUE:
+    case DIST_VALUE_ROWS:
         return from->role == KVS_NET_WORKER && from->rank == 0;
     case DIST_PUBLISH:
         return from->role == KVS_NET_WORKER && from->rank == 0 && depot->rank == 0;
@@ -458,6 +464,8 @@ static bool may_send(const dist_depot_t *depot, const dist_header_t *header,
     case DIST_PUSH:
     case DIST_PUSHPULL:
     case DIST_PULL:
+    case DIST_PUSH_ROWS:
+    case DIST_PULL_ROWS:
     case DIST_OPTIMIZER:
     case DIST_COMPRESSION:
     case DIST_REFUSAL:
@@ -478,6 +486,9 @@ static void take(dist_depot_t *depot, const dist_header_t *header, kvs_net_messa
 {
     switch ((dist_kind_t)header->kind) {
     case DIST_VALUE:
+    case DIST_VALUE_ROWS:
+    case DIST_PUSH_ROWS:
+    case DIST_PULL_ROWS:
     case DIST_PUSH:
     case DIST_PUSHPULL:
     case DIST_PULL:

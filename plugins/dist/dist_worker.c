@@ -37,6 +37,12 @@ static bool is_init(const kvs_op_t *op)
     return op->verb == KVS_VERB_INIT || op->verb == KVS_VERB_BROADCAST;
 }
 
+kvs_status_t dist_name_key(kvs_status_t status, const kvs_key_entry_t *key)
+{
+    return key->name != NULL ? kvs_fail_context(status, "key '%s'", key->name)
+                             : kvs_fail_context(status, "key %lld", (long long)key->number);
+}
+
 static bool is_push(uint8_t verb)
 {
     return verb == KVS_VERB_PUSH || verb == KVS_VERB_PUSHPULL;
@@ -396,8 +402,16 @@ static kvs_status_t read_values(dist_group_t *group)
     const kvs_op_t *op = group->op->pub;
     const kvs_group_t *pub = group->pub;
 
-    if (op->verb == KVS_VERB_PULL || (is_init(op) && group->op->worker->rank != 0) ||
-        pub->key->n_elems == 0) {
+    if (op->verb == KVS_VERB_ROW_SPARSE_PULL) {
+        return dist_sparse_read_ids(group, (op->flags & KVS_OP_SHARED) != 0);
+    }
+    if (op->verb == KVS_VERB_PULL || (is_init(op) && group->op->worker->rank != 0)) {
+        return KVS_OK;
+    }
+    if (pub->values[0].rows != NULL) {
+        return dist_sparse_read_values(group, is_init(op) || (op->flags & KVS_OP_SHARED) != 0);
+    }
+    if (pub->key->n_elems == 0) {
         return KVS_OK;
     }
     if (!is_init(op) && group->op->worker->compression != NULL) {
@@ -478,7 +492,10 @@ static void write_shared_outs(dist_op_t *op)
     for (size_t i = 0; i < n; i++) {
         const kvs_key_entry_t *key = places[i].group->pub->key;
 
-        if (key->n_elems > 0) {
+        if (places[i].group->rows != NULL) {
+            dist_sparse_write_out(places[i].group,
+                                  (size_t)(places[i].out - places[i].group->pub->outs));
+        } else if (key->n_elems > 0) {
             write_out(places[i].out, kvs_dtype_index(key->dtype), 0, key->n_elems,
                       places[i].group->result);
         }
@@ -491,8 +508,19 @@ static void release_results(dist_op_t *op)
     for (size_t i = 0; i < op->pub->n_groups; i++) {
         dist_group_t *group = op->pub->groups[i].state;
 
-        kvs_cpu_provider()->free(host_device, group->result, bytes_of(group->pub));
+        kvs_cpu_provider()->free(host_device, group->result, group->n_result_bytes);
         group->result = NULL;
+    }
+}
+
+static void write_row_ids(const dist_op_t *op)
+{
+    for (size_t i = 0; i < op->pub->n_groups; i++) {
+        const dist_group_t *group = op->pub->groups[i].state;
+
+        for (size_t j = 0; j < group->pub->n_outs; j++) {
+            dist_sparse_write_out(group, j);
+        }
     }
 }
 
@@ -515,6 +543,8 @@ static void complete(dist_op_t *op)
 
     if (op->status == KVS_OK && (pub->flags & KVS_OP_SHARED) != 0) {
         write_shared_outs(op);
+    } else if (op->status == KVS_OK && pub->verb == KVS_VERB_ROW_SPARSE_PULL) {
+        write_row_ids(op);
     }
     release_results(op);
     status = op->status;
@@ -523,7 +553,10 @@ static void complete(dist_op_t *op)
                        op->text == NULL ? "no memory" : op->text);
     }
     for (size_t i = 0; i < pub->n_groups; i++) {
-        free(((dist_group_t *)pub->groups[i].state)->refusal);
+        dist_group_t *group = pub->groups[i].state;
+
+        free(group->refusal);
+        dist_sparse_release(group);
     }
     free(op->text);
     free(op);
@@ -621,16 +654,24 @@ void dist_group_has_read(dist_group_t *group)
 
 static void advance(dist_key_t *key);
 
+static void release_requests(dist_group_t *group)
+{
+    for (uint32_t i = 0; i < group->n_requests && group->requests != NULL; i++) {
+        free(group->requests[i].body);
+    }
+    if (group->requests != &group->one) {
+        free(group->requests);
+    }
+    group->requests = NULL;
+}
+
 /* The group is done; what waits behind it may have its turn. */
 static void finish_group(dist_group_t *group)
 {
     dist_key_t *key = group->pub->key->state;
 
     dist_group_has_read(group);
-    if (group->requests != &group->one) {
-        free(group->requests);
-    }
-    group->requests = NULL;
+    release_requests(group);
     if (--group->op->n_left == 0) {
         list_to_settle(group->op);
     }
@@ -643,9 +684,7 @@ static bool make_requests(dist_group_t *group, uint8_t kind, bool directory)
     const dist_key_t *key = group->pub->key->state;
     uint32_t n = directory ? 1 : key->record.n_shards;
 
-    if (group->requests != &group->one) {
-        free(group->requests);
-    }
+    release_requests(group);
     group->requests = n == 1 ? &group->one : calloc(n, sizeof(*group->requests));
     if (group->requests == NULL) {
         dist_group_fail(group, KVS_ERR_NO_MEMORY, "no memory for the requests to the servers");
@@ -662,7 +701,7 @@ static bool make_requests(dist_group_t *group, uint8_t kind, bool directory)
             request->n = key->record.shards[i].n;
         }
     }
-    return true;
+    return group->rows == NULL || directory || dist_sparse_split(group);
 }
 
 /* The last one may end the group. */
@@ -677,7 +716,7 @@ static void start_requests(dist_group_t *group)
 
 static void ask(dist_group_t *group, uint8_t kind, bool directory)
 {
-    if (make_requests(group, kind, directory)) {
+    if (make_requests(group, kind, directory) && group->n_requests > 0) {
         start_requests(group);
     } else {
         dist_group_ended(group);
@@ -687,10 +726,12 @@ static void ask(dist_group_t *group, uint8_t kind, bool directory)
 static void exchange(dist_group_t *group)
 {
     dist_key_t *key = group->pub->key->state;
-    uint8_t kind = group->refused != KVS_OK       ? DIST_REFUSAL
-                   : group->verb == KVS_VERB_PUSH ? DIST_PUSH
-                   : group->verb == KVS_VERB_PULL ? DIST_PULL
-                                                  : DIST_PUSHPULL;
+    uint8_t kind = group->refused != KVS_OK                              ? DIST_REFUSAL
+                   : group->verb == KVS_VERB_ROW_SPARSE_PULL             ? DIST_PULL_ROWS
+                   : group->verb == KVS_VERB_PUSH && group->rows != NULL ? DIST_PUSH_ROWS
+                   : group->verb == KVS_VERB_PUSH                        ? DIST_PUSH
+                   : group->verb == KVS_VERB_PULL                        ? DIST_PULL
+                                                                         : DIST_PUSHPULL;
     bool made = make_requests(group, kind, false);
 
     group->phase = DIST_PHASE_EXCHANGE;
@@ -699,7 +740,7 @@ static void exchange(dist_group_t *group)
         key->n_rounds += made;
     }
     group->round = key->n_rounds;
-    if (made) {
+    if (made && group->n_requests > 0) {
         start_requests(group);
     } else {
         dist_group_ended(group);
@@ -865,6 +906,7 @@ static void drop_op(dist_op_t *op)
         kvs_cpu_provider()->free(host_device, group->sum, group->n_sum_bytes);
         group->sum = NULL;
         free(group->refusal);
+        dist_sparse_release(group);
     }
     release_results(op);
     free(op->text);
@@ -881,8 +923,9 @@ static kvs_status_t read_all(dist_op_t *op)
 
         status = read_values(group);
         op->n_reading += group->reads;
-        if (status == KVS_OK && shared && group->pub->n_outs > 0) {
-            status = kvs_cpu_provider()->alloc(host_device, bytes_of(group->pub),
+        if (status == KVS_OK && shared && group->pub->n_outs > 0 && group->rows == NULL) {
+            group->n_result_bytes = bytes_of(group->pub);
+            status = kvs_cpu_provider()->alloc(host_device, group->n_result_bytes,
                                                (void **)&group->result);
         }
     }
@@ -892,11 +935,12 @@ static kvs_status_t read_all(dist_op_t *op)
 /* Rank 0 decides where the keys go. */
 static kvs_status_t place(dist_worker_t *worker, dist_record_t *records, size_t n)
 {
-    dist_placing_t placing = {.n_servers = (uint32_t)worker->n_servers,
-                              .loads = worker->loads,
-                              .cut_elems = worker->cut_elems,
-                              .whole_rows =
-                                  worker->opt != NULL && kvs_opt_has_rows(worker->opt) != 0};
+    dist_placing_t placing = {
+        .n_servers = (uint32_t)worker->n_servers,
+        .loads = worker->loads,
+        .cut_elems = worker->cut_elems,
+        .whole_rows = worker->opt != NULL && kvs_opt_has_rows(worker->opt) != 0,
+        .whole_blocks = worker->opt != NULL && kvs_opt_n_phases(worker->opt) > 0};
     dist_record_t **list = calloc(n + 1, sizeof(dist_record_t *));
     kvs_status_t status;
 

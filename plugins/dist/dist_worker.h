@@ -46,9 +46,12 @@ typedef struct dist_request {
     bool ended;   /* answered, or failed: what is left is memory that is still being read */
     bool counted; /* its end has been counted */
     uint32_t server;
-    int64_t first, n; /* elements of the array: the shard */
-    int64_t n_sent;   /* of its elements */
+    int64_t first, n; /* elements of the array: the shard; with rows n is their number */
+    int64_t n_sent;   /* of these */
     int64_t n_got;
+    int64_t rows_first; /* its rows begin there, in their order by shard */
+    void *body;         /* of rows: the next part */
+    size_t n_body;
     uint32_t n_held;   /* bodies that are still being read */
     int64_t active_ns; /* when something last moved */
 } dist_request_t;
@@ -59,6 +62,23 @@ typedef enum dist_phase {
     DIST_PHASE_LOOKUP,     /* other ranks: wait for that */
     DIST_PHASE_EXCHANGE    /* push, pull, pushpull */
 } dist_phase_t;
+
+typedef struct dist_ids {
+    int64_t *ids; /* ascending, each once */
+    int64_t n;
+} dist_ids_t;
+
+/* Rows that a group sends, which lie in `source`, or those that it asks for. */
+typedef struct dist_rows {
+    int64_t row_elems;
+    size_t row_bytes;
+    const int64_t *ids; /* of rows asked for: of all lists, ascending */
+    int64_t n;
+    int64_t *owned;    /* memory of ids */
+    int64_t *order;    /* shard by shard, the place of each row; NULL: as they lie */
+    dist_ids_t *lists; /* asked for: one, or one for each out */
+    size_t n_lists;
+} dist_rows_t;
 
 /* What an operation does to one key; the state of the core's group. */
 struct dist_group {
@@ -78,7 +98,9 @@ struct dist_group {
     const char *source; /* what is sent; NULL if there are no elements */
     void *sum;          /* the memory of `source`, if it is ours */
     size_t n_sum_bytes;
-    char *result; /* what was pulled, if arrays of the call share memory */
+    char *result; /* what was pulled, if it can't be written at once */
+    size_t n_result_bytes;
+    dist_rows_t *rows; /* NULL: dense */
     dist_request_t *requests;
     dist_request_t one; /* memory of `requests` where one is enough */
     uint32_t n_requests;
@@ -226,6 +248,27 @@ void dist_group_write(const dist_group_t *group, int64_t first, int64_t n, const
 kvs_status_t dist_group_sum(const kvs_group_t *pub, void *sum);
 /* Memory for n_bytes that are sent, in `group->sum`: the key's spare, or new. */
 kvs_status_t dist_group_take_memory(dist_group_t *group, size_t n_bytes);
+
+/* Put the key's name before this thread's text. */
+kvs_status_t dist_name_key(kvs_status_t status, const kvs_key_entry_t *key);
+
+/* ---- dist_sparse.c ------------------------------------------------------------------------------- */
+
+/* Of an op that is issued: what row-sparse keys don't do. */
+kvs_status_t dist_sparse_issue(const kvs_op_t *op);
+/* The group's values; with `once` each row once, else a single value as it is. */
+kvs_status_t dist_sparse_read_values(dist_group_t *group, bool once);
+/* The ids asked for. With `shared` nothing is written before the end. */
+kvs_status_t dist_sparse_read_ids(dist_group_t *group, bool shared);
+void dist_sparse_release(dist_group_t *group);
+/* Share the rows out to the group's requests. If it fails, so does the group. Lock held. */
+bool dist_sparse_split(dist_group_t *group);
+/* How many rows the next part has; make its body. */
+int64_t dist_sparse_part(const dist_request_t *request);
+kvs_status_t dist_sparse_make_body(dist_request_t *request);
+/* Rows that came are written; at the end each out gets its ids, and its rows if they had to wait. */
+void dist_sparse_write(const dist_group_t *group, int64_t first, int64_t n, const void *data);
+void dist_sparse_write_out(const dist_group_t *group, size_t out);
 
 /* ---- dist_pack.c --------------------------------------------------------------------------------- */
 

@@ -30,7 +30,9 @@ enum {
     CF_REPLACES =
         1u << 12,          /* a push needs neither updater nor optimizer; or there are no weights */
     CF_IN_STEP = 1u << 13, /* updates are of all workers together: a job of one, or synchronous */
-    CF_ASYNC = 1u << 14    /* each push updates by itself */
+    CF_ASYNC = 1u << 14,   /* each push updates by itself */
+    CF_PULLS_SPARSE = 1u << 15, /* pull, pushpull and broadcast take row-sparse keys */
+    CF_NO_SPARSE_PULL = 1u << 16
 };
 
 typedef struct cf cf_t;

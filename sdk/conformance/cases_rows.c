@@ -359,6 +359,46 @@ static void broadcast(cf_t *t)
     CF_WANT_ROWS(t, "a row-sparse out", out, &table, 2, 6);
 }
 
+/* Where only the rows asked for travel. */
+static void pull_by_rows(cf_t *t)
+{
+    kvs_key_t keys[3] = {cf_key(t, 1), cf_key(t, 2), cf_key(t, 3)};
+    cf_table_t table = init_some(t, keys[0], F32);
+    cf_array_t *value = CF_ROWS(t, F32, &table, 7, 0), *dense = cf_dense(t, F32, &table, 9);
+
+    cf_init(t, keys[1], cf_dense(t, F32, &table, 4));
+    CF_FAIL(t, kvs_store_pull(t->store, &keys[0], 1, CF_LIST(t, dense), NULL), KVS_ERR_STORAGE,
+            "row_sparse_pull");
+    for (int i = 0; i < 2; i++) {
+        CF_FAIL(
+            t,
+            kvs_store_pushpull(t->store, &keys[i], 1, CF_LIST(t, value), CF_LIST(t, dense), NULL),
+            KVS_ERR_STORAGE, cf_key_text(t, keys[i]));
+    }
+    CF_FAIL(t,
+            kvs_store_broadcast(t->store, &keys[2], 1, CF_LIST(t, value), CF_LIST(t, dense), NULL),
+            KVS_ERR_STORAGE, cf_key_text(t, keys[2]));
+    cf_want_all(t, "the out of refused pulls", dense, 9);
+    cf_init(t, keys[2], value);
+    cf_want_table(t, "the key after it", keys[0], F32, &table);
+}
+
+/* Some workers bring rows, the others none. */
+static void some_push(cf_t *t)
+{
+    static const int64_t ids[] = {9, 2, 9};
+    kvs_key_t key = cf_key(t, 1);
+    cf_table_t table = cf_table(t, ROWS, WIDTH);
+    int64_t n = t->rank == t->n_workers - 1 ? 3 : 0;
+
+    cf_init(t, key, cf_rows(t, F32, &table, 0, NULL));
+    cf_push(t, key, CF_LIST(t, cf_ranked_rows(t, F32, &table, 0, n, ids)));
+    for (int64_t i = 0; i < 3 * WIDTH; i++) {
+        table.elems[ids[i / WIDTH] * WIDTH + i % WIDTH] += cf_value(t->n_workers - 1, 0, i);
+    }
+    cf_want_table(t, "the rows of the last rank", key, F32, &table);
+}
+
 /* Rows of 12 bytes, and ids of 8. */
 static void counts(cf_t *t)
 {
@@ -407,18 +447,23 @@ static const cf_case_t cases[] = {
     {"rows.pull_refused", "A pull into a row-sparse out is an error naming row_rows.",
      CF_WEIGHTS | CF_SPARSE, pull_refused},
     {"rows.pull_dense", "A pull into a dense out writes the dense form.",
-     CF_WEIGHTS | CF_SPARSE | CF_ONE_WORKER, pull_dense},
+     CF_WEIGHTS | CF_SPARSE | CF_PULLS_SPARSE, pull_dense},
     {"rows.keep_rows", "With keep_sparse a pull gives the rows that a row-sparse key has.",
-     CF_WEIGHTS | CF_SPARSE | CF_ONE_WORKER, keep_rows},
+     CF_WEIGHTS | CF_SPARSE | CF_PULLS_SPARSE, keep_rows},
     {"rows.pushpull", "pushpull of row-sparse values writes the dense form to dense outs.",
-     CF_WEIGHTS | CF_SPARSE | CF_ONE_WORKER, pushpull},
+     CF_WEIGHTS | CF_SPARSE | CF_PULLS_SPARSE, pushpull},
     {"rows.pushpull_in_place",
      "With keep_sparse a pushpull in place gives the sum's rows, where there is room for them.",
-     CF_WEIGHTS | CF_SPARSE | CF_ONE_WORKER, pushpull_in_place},
+     CF_WEIGHTS | CF_SPARSE | CF_PULLS_SPARSE, pushpull_in_place},
     {"rows.broadcast", "broadcast of a row-sparse value is init, then pull.",
-     CF_WEIGHTS | CF_SPARSE | CF_ONE_WORKER, broadcast},
-    {"rows.counts", "Statistics count the rows and ids that came and went.", CF_WEIGHTS | CF_SPARSE,
-     counts},
+     CF_WEIGHTS | CF_SPARSE | CF_PULLS_SPARSE, broadcast},
+    {"rows.pull_by_rows",
+     "Where rows travel, pull, pushpull and broadcast of row-sparse keys or values are errors.",
+     CF_WEIGHTS | CF_SPARSE | CF_NO_SPARSE_PULL, pull_by_rows},
+    {"rows.some_push", "A worker may push no rows while others push some.",
+     CF_WEIGHTS | CF_SPARSE | CF_REPLACES, some_push},
+    {"rows.counts", "Statistics count the rows and ids that came and went.",
+     CF_WEIGHTS | CF_SPARSE | CF_REPLACES, counts},
 };
 
 const cf_theme_t cf_theme_rows = CF_THEME(cases);

@@ -201,7 +201,9 @@ static kvs_status_t find_traits(cf_t *t)
         t->traits |= t->n_workers == 1 ? CF_IN_STEP : 0;
     }
     if (status == KVS_OK && !is_for_several_workers(kvs_store_type(t->store))) {
-        t->traits |= CF_COMPRESSES_EACH;
+        t->traits |= CF_COMPRESSES_EACH | CF_PULLS_SPARSE;
+    } else {
+        t->traits |= CF_NO_SPARSE_PULL;
     }
     return status;
 }
@@ -255,6 +257,8 @@ static const char *lacking(unsigned lacks)
         {CF_IN_STEP, "the workers of the job are not in step"},
         {CF_ASYNC, "the backend is not asynchronous"},
         {CF_COMPRESSES_EACH, "the backend compresses the sum of a worker's values"},
+        {CF_PULLS_SPARSE, "row-sparse keys of this backend are pulled by row_sparse_pull only"},
+        {CF_NO_SPARSE_PULL, "row-sparse keys of this backend can be pulled"},
         {CF_ONE_WORKER, "the job has several workers"},
     };
 
