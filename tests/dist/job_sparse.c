@@ -59,11 +59,11 @@ static void release(rows_t *rows)
     free(rows->tensor.data);
 }
 
-/* Sums of these need rounding in float32, and in the halves. */
+/* Of full precision, so that sums round, and another order gives other bits. */
 static void put(const table_t *table, char *to, uint64_t random)
 {
-    float value = (float)(int)(random % 255 + 1) / (float)(256 << (random >> 20 & 3));
-    double wide = random >> 40 & 1 ? -value : value;
+    double wide = ((double)(random >> 11) / (double)((uint64_t)1 << 52) - 1) *
+                  (double)(1 << (random >> 3 & 7));
     float narrow = (float)wide;
     uint32_t bits;
     uint16_t half;
@@ -83,6 +83,7 @@ static void put(const table_t *table, char *to, uint64_t random)
     case KVS_DTYPE_float16:
         half = (uint16_t)((bits >> 16 & 0x8000) | ((bits >> 23 & 0xff) - 112) << 10 |
                           (bits >> 13 & 0x3ff));
+        half = narrow > -0x1p-14f && narrow < 0x1p-14f ? 0 : half;
         memcpy(to, &half, sizeof(half));
         break;
     default: /* integers wrap */
