@@ -26,7 +26,7 @@ typedef struct row {
 static const row_t rows[] = {
     {0, "task", "NAME",
      "images: of clothes (default); sparse: the categories of texts, by a row-sparse weight; takes "
-     "--backend, --epochs and --data only",
+     "--backend, -w, -s, --epochs and --data only",
      TEXT, offsetof(options_t, task_name), 0, 0},
     {0, "backend", "NAME", "the store to train with (default local)", TEXT,
      offsetof(options_t, backend), 0, 0},
@@ -66,7 +66,7 @@ static const row_t rows[] = {
      TEXT, offsetof(options_t, resume_dir), 0, 0},
     {0, "compression", "TYPE",
      "compress gradients, by 1bit, 2bit or another installed compressor (default: they are not; "
-     "--backend device)",
+     "--backend device, dist_sync or dist_async)",
      TEXT, offsetof(options_t, compression), 0, 0},
     {0, "threshold", "T", "with --compression: its threshold (default 2)", NUMBER,
      offsetof(options_t, threshold), 0, 0},
@@ -190,12 +190,11 @@ static kvs_status_t choose_task(options_t *options)
                         options->task_name);
     }
     if (options->task == TASK_SPARSE &&
-        (options->n_workers > 0 || options->n_devices > 0 || options->n_threads > 0 ||
-         options->compression != NULL || options->optimizer != NULL || options->rate != 0 ||
-         options->schedule != NULL || options->update != NULL || options->save_dir != NULL ||
-         options->resume_dir != NULL)) {
+        (options->n_devices > 0 || options->n_threads > 0 || options->compression != NULL ||
+         options->optimizer != NULL || options->rate != 0 || options->schedule != NULL ||
+         options->update != NULL || options->save_dir != NULL || options->resume_dir != NULL)) {
         return kvs_fail(KVS_ERR_ARGUMENT,
-                        "--task sparse takes --backend, --epochs and --data only");
+                        "--task sparse takes --backend, -w, -s, --epochs and --data only");
     }
     if (options->data_dir == NULL) {
         options->data_dir = options->task == TASK_SPARSE ? DEFAULT_TEXT_DIR : DEFAULT_DATA_DIR;

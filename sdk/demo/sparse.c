@@ -22,6 +22,7 @@ typedef struct sparse {
     int64_t shape[2];
     uint32_t *train, *test; /* numbers of pieces */
     size_t n_train, n_test, n_batches;
+    int rank, n_workers; /* of the job; 0 and 1 without one */
     int64_t *slots;      /* [row]: its place in `ids`, or -1 */
     int64_t *ids;        /* the rows of the batch, ascending */
     int64_t *pulled_ids; /* the same, as the store wrote them */
@@ -99,6 +100,12 @@ static kvs_status_t open_store(sparse_t *sparse, const char *backend)
     kvs_status_t status = kvs_store_create(backend, NULL, 0, &sparse->store);
 
     if (status == KVS_OK) {
+        status = kvs_store_rank(sparse->store, &sparse->rank);
+    }
+    if (status == KVS_OK) {
+        status = kvs_store_num_workers(sparse->store, &sparse->n_workers);
+    }
+    if (status == KVS_OK) {
         status = set_optimizer(sparse->store);
     }
     if (status == KVS_OK) {
@@ -130,12 +137,14 @@ static kvs_status_t push_rows(sparse_t *sparse)
     return kvs_store_push(sparse->store, &sparse->key, 1, &values, NULL);
 }
 
+/* Every row, by its id: so they lie as in the whole weight. */
 static kvs_status_t pull_all(sparse_t *sparse)
 {
-    kvs_tensor_t out = weight_tensor(sparse, sparse->weights, NULL);
-    kvs_arrays_t outs = kvs_arrays(&out, 1);
-
-    return kvs_store_pull(sparse->store, &sparse->key, 1, &outs, NULL);
+    for (int64_t i = 0; i < TEXT_N_ROWS; i++) {
+        sparse->ids[i] = i;
+    }
+    sparse->n_ids = TEXT_N_ROWS;
+    return pull_rows(sparse);
 }
 
 /* ---- One batch ----------------------------------------------------------------------------------- */
@@ -246,8 +255,13 @@ static double add_gradient(sparse_t *sparse, const text_piece_t *piece)
     return loss;
 }
 
-static kvs_status_t train_batch(sparse_t *sparse, const uint32_t *batch, size_t n, double *loss)
+/* This worker's part of a batch, which may be empty: it pushes no rows then, but it pushes. */
+static kvs_status_t train_batch(sparse_t *sparse, const uint32_t *whole, size_t n_whole,
+                                double *loss)
 {
+    size_t rank = (size_t)sparse->rank, n_workers = (size_t)sparse->n_workers;
+    const uint32_t *batch = whole + n_whole * rank / n_workers;
+    size_t n = n_whole * (rank + 1) / n_workers - n_whole * rank / n_workers;
     kvs_status_t status;
 
     collect_rows(sparse, batch, n);
@@ -281,8 +295,9 @@ static kvs_status_t train(sparse_t *sparse, size_t n_epochs)
 
             status = train_batch(sparse, sparse->train + i, left < BATCH ? left : BATCH, &loss);
         }
-        if (status == KVS_OK) {
-            printf("epoch %zu/%zu: loss %.4f\n", e + 1, n_epochs, loss / (double)sparse->n_train);
+        if (status == KVS_OK && sparse->rank == 0) {
+            printf("epoch %zu/%zu: loss %.4f\n", e + 1, n_epochs,
+                   loss / (double)sparse->n_train * sparse->n_workers);
             fflush(stdout);
         }
     }
@@ -351,6 +366,9 @@ static void describe(const options_t *options, const sparse_t *sparse)
     printf("model       logistic regression, a row-sparse weight of %d x %zu\n", TEXT_N_ROWS,
            sparse->corpus.n_categories);
     printf("store       %s, libkvstore %s\n", options->backend, kvs_version());
+    if (sparse->n_workers > 1) {
+        printf("job         %d workers; this is one's part of every batch\n", sparse->n_workers);
+    }
     printf("optimizer   sgd in the store, lazy_update, learning rate %g, batches of %d\n",
            LEARNING_RATE, BATCH);
 }
@@ -388,9 +406,11 @@ static kvs_status_t run(const options_t *options, sparse_t *sparse)
     if (status != KVS_OK) {
         return status;
     }
-    describe(options, sparse);
+    if (sparse->rank == 0) {
+        describe(options, sparse);
+    }
     status = train(sparse, options->n_epochs);
-    return status == KVS_OK ? summarise(sparse) : status;
+    return status == KVS_OK && sparse->rank == 0 ? summarise(sparse) : status;
 }
 
 kvs_status_t sparse_run(const options_t *options)

@@ -71,6 +71,20 @@ static void compressed_gradients_train_too(void)
     KT_HAS(run_demo_output, "\nstore device: 240 pushes of ");
 }
 
+static void processes_compress_as_devices_do(void)
+{
+    char devices[65];
+
+    if (strcmp(getenv("KVSTORE_HAS_DIST"), "1") != 0) {
+        printf("without ZeroMQ there is no dist_sync; ");
+        return;
+    }
+    KT_INT(run_demo("", "--epochs 2 --devices 2 --backend device --compression 2bit"), 0);
+    snprintf(devices, sizeof(devices), "%s", run_demo_hash());
+    KT_INT(run_demo("", "--epochs 2 --backend dist_sync -w 2 -s 2 --compression 2bit"), 0);
+    KT_STR(run_demo_hash(), devices);
+}
+
 static void compression_that_the_store_refuses_ends_with_1_and_its_text(void)
 {
     KT_INT(run_demo("", "--compression 2bit"), 1);
@@ -123,6 +137,7 @@ static const kt_test_t tests[] = {
     KT_TEST(two_runs_print_the_same_hash_and_other_numbers_of_threads_too),
     KT_TEST(processes_train_as_devices_of_one_process_do),
     KT_TEST(compressed_gradients_train_too),
+    KT_TEST(processes_compress_as_devices_do),
     KT_TEST(compression_that_the_store_refuses_ends_with_1_and_its_text),
     KT_TEST(help_lists_the_options),
     KT_TEST(a_wrong_option_ends_with_2_and_a_text),

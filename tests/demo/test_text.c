@@ -175,15 +175,30 @@ static void no_more_rows_are_pulled_than_there_are_words(void)
     KT_INT(pulled % (2 * 4 + 8), 0);
 }
 
+/* Two processes share the batches of one: but for rounding the same sums, and so the same curve. */
+static void a_job_learns_them_too(void)
+{
+    const char *dir = make_texts();
+
+    if (strcmp(getenv("KVSTORE_HAS_DIST"), "1") != 0) {
+        printf("without ZeroMQ there is no dist_sync; ");
+        return;
+    }
+    KT_INT(run(dir, "--task sparse --epochs 3 --backend dist_sync -w 2 -s 2"), 0);
+    KT_HAS(output, "job         2 workers");
+    KT_HAS(output, "epoch 3/3: loss ");
+    KT_HAS(output, "test accuracy 1.0000\n");
+    KT_HAS(output, "weights sha256 ");
+}
+
 static void wrong_use_ends_with_a_text(void)
 {
     KT_INT(run("/nowhere", "--task sparse"), 1);
     KT_HAS(output, "kvstore-demo: /nowhere: No such file");
     KT_INT(run("/nowhere", "--task poems"), 2);
     KT_HAS(output, "kvstore-demo: --task takes images or sparse, not \"poems\"");
-    KT_INT(run("/nowhere", "--task sparse -w 2"), 2);
-    KT_HAS(output, "takes --backend, --epochs and --data only");
     KT_INT(run("/nowhere", "--task sparse --devices 2"), 2);
+    KT_HAS(output, "takes --backend, -w, -s, --epochs and --data only");
     KT_INT(run("/nowhere", "--task sparse --optimizer adam"), 2);
     KT_INT(run(make_texts(), "--task sparse --backend locall"), 1);
     KT_HAS(output, "locall");
@@ -197,6 +212,7 @@ static const kt_test_t tests[] = {
     KT_TEST(too_few_texts_are_refused),
     KT_TEST(the_program_learns_them_and_twice_the_same),
     KT_TEST(no_more_rows_are_pulled_than_there_are_words),
+    KT_TEST(a_job_learns_them_too),
     KT_TEST(wrong_use_ends_with_a_text),
 };
 
