@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* horovod.c - the backend horovod: what the core calls, given on to a store of a job, done in this
+ * process where it is a job of one, or refused in a process that is the scheduler. */
+#include "ar_role.h"
+#include "ar_settings.h"
+#include "hvd_store.h"
+
+#include <string.h>
+
+typedef struct horovod_store {
+    hvd_store_t store; /* of a job of several; else its job is NULL */
+    kvs_net_job_t *scheduler; /* NULL: this process is a worker */
+} horovod_store_t;
+
+/* ---- Opening and closing --------------------------------------------------------------------------- */
+
+static kvs_status_t open_worker(horovod_store_t *store, const kvs_net_settings_t *settings,
+                                const kvs_open_args_t *args)
+{
+    hvd_job_options_t options = {
+        .fusion_bytes = (uint64_t)ar_option_int(args->config, "fusion_threshold"),
+        .engine = kvs_plugin_host->option(args->config, "engine")};
+    hvd_job_t *job;
+    kvs_status_t status = hvd_job_get(settings, &options, &job);
+
+    store->store.timeout_ms = ar_option_ms(args->config, "timeout");
+    store->store.warning_ms = ar_option_ms(args->config, "stall_warning");
+    if (status == KVS_OK) {
+        status = hvd_store_open(&store->store, job, args);
+    }
+    if (status != KVS_OK) {
+        store->store.job = NULL;
+    }
+    return status;
+}
+
+static kvs_status_t horovod_open(void *state, const kvs_open_args_t *args)
+{
+    horovod_store_t *store = state;
+    kvs_net_settings_t settings;
+    kvs_status_t status = ar_settings_read(args->config, &settings);
+
+    if (status != KVS_OK) {
+        return status;
+    }
+    if (settings.role == KVS_NET_SERVER) {
+        return kvs_fail(KVS_ERR_ARGUMENT, "horovod has no servers; start workers only "
+                                          "(KVSTORE_NUM_SERVERS=0)");
+    }
+    if (settings.role == KVS_NET_SCHEDULER) {
+        return ar_scheduler_open(&settings, kvs_plugin_host->option(args->config, "announce"),
+                                 &store->scheduler);
+    }
+    return settings.n_workers == 1 ? KVS_OK : open_worker(store, &settings, args);
+}
+
+static kvs_status_t horovod_close(void *state, int64_t timeout_ms)
+{
+    horovod_store_t *store = state;
+
+    if (store->scheduler != NULL) {
+        return ar_scheduler_close(store->scheduler, timeout_ms);
+    }
+    return store->store.job != NULL ? hvd_store_close(&store->store, timeout_ms) : KVS_OK;
+}
+
+/* ---- Operations ------------------------------------------------------------------------------------ */
+
+static kvs_status_t check_worker(const horovod_store_t *store, const char *what)
+{
+    return store->scheduler == NULL ? KVS_OK : ar_refuse(KVS_NET_SCHEDULER, what);
+}
+
+static kvs_status_t horovod_run(void *state, kvs_op_t *op)
+{
+    horovod_store_t *store = state;
+    kvs_status_t status = check_worker(store, "an operation");
+
+    if (status != KVS_OK) {
+        return status;
+    }
+    return store->store.job != NULL ? hvd_store_run(&store->store, op) : hvd_alone_run(op);
+}
+
+/* What these stand for is the worker's own business here: users' scripts call them all the same. */
+static kvs_status_t horovod_set_optimizer(void *state, const kvs_optimizer_spec_t *spec)
+{
+    (void)spec;
+    return check_worker(state, "set_optimizer");
+}
+
+static kvs_status_t horovod_save_optimizer_states(void *state, const char *path, int dump_optimizer)
+{
+    (void)path;
+    (void)dump_optimizer;
+    return check_worker(state, "save_optimizer_states");
+}
+
+static kvs_status_t horovod_load_optimizer_states(void *state, const char *path)
+{
+    (void)path;
+    return check_worker(state, "load_optimizer_states");
+}
+
+/* ---- What a store is, and the other processes ------------------------------------------------------- */
+
+static kvs_status_t give(const horovod_store_t *store, const char *what, int in_job, int alone,
+                         int *ret)
+{
+    kvs_status_t status = check_worker(store, what);
+
+    if (status == KVS_OK) {
+        *ret = store->store.job != NULL ? in_job : alone;
+    }
+    return status;
+}
+
+static kvs_status_t horovod_rank(void *state, int *ret_rank)
+{
+    const horovod_store_t *store = state;
+
+    return give(store, "rank", store->store.rank, 0, ret_rank);
+}
+
+static kvs_status_t horovod_num_workers(void *state, int *ret_num_workers)
+{
+    const horovod_store_t *store = state;
+
+    return give(store, "num_workers", store->store.n_workers, 1, ret_num_workers);
+}
+
+static kvs_status_t horovod_local_rank(void *state, int *ret_local_rank)
+{
+    const horovod_store_t *store = state;
+    int local = store->store.job == NULL
+                    ? 0
+                    : kvs_net_node_local_rank(hvd_job_node(store->store.job));
+
+    return give(store, "local_rank", local, 0, ret_local_rank);
+}
+
+static kvs_status_t horovod_barrier(void *state)
+{
+    horovod_store_t *store = state;
+    kvs_status_t status = check_worker(store, "barrier");
+
+    return status != KVS_OK || store->store.job == NULL ? status
+                                                        : hvd_store_barrier(&store->store);
+}
+
+static kvs_status_t horovod_join_last(void *state, int *ret_last_rank)
+{
+    horovod_store_t *store = state;
+    kvs_status_t status = check_worker(store, "join");
+
+    if (status != KVS_OK || store->store.job == NULL) {
+        *ret_last_rank = 0;
+        return status;
+    }
+    return hvd_store_join(&store->store, ret_last_rank);
+}
+
+static kvs_status_t horovod_join(void *state)
+{
+    int last_rank;
+
+    return horovod_join_last(state, &last_rank);
+}
+
+static kvs_status_t horovod_num_dead_nodes(void *state, const char *role, int64_t timeout_ms,
+                                           int *ret_dead)
+{
+    horovod_store_t *store = state;
+    int mask = strcmp(role, "worker") == 0 ? KVS_NET_WORKER : KVS_NET_SCHEDULER;
+    kvs_status_t status = check_worker(store, "num_dead_nodes");
+
+    if (status != KVS_OK || store->store.job == NULL || strcmp(role, "server") == 0) {
+        *ret_dead = 0;
+        return status;
+    }
+    return kvs_net_node_num_dead(hvd_job_node(store->store.job), mask, timeout_ms,
+                                 ar_net_timeout(store->store.timeout_ms), ret_dead);
+}
+
+static kvs_status_t horovod_run_server(void *state)
+{
+    horovod_store_t *store = state;
+
+    return store->scheduler != NULL
+               ? kvs_net_job_wait_end(store->scheduler, -1)
+               : kvs_fail(KVS_ERR_STATE,
+                          "run_server: this process is a worker; its role is set by KVSTORE_ROLE");
+}
+
+static const kvs_backend_ops_t horovod_ops = {
+    .size = sizeof(horovod_ops),
+    .mode = KVS_ASYNCHRONOUS,
+    .store_size = sizeof(horovod_store_t),
+    .key_size = sizeof(hvd_key_t),
+    .group_size = sizeof(hvd_item_t),
+    .open = horovod_open,
+    .close = horovod_close,
+    .pushpull = horovod_run,
+    .broadcast = horovod_run,
+    .set_optimizer = horovod_set_optimizer,
+    .save_optimizer_states = horovod_save_optimizer_states,
+    .load_optimizer_states = horovod_load_optimizer_states,
+    .rank = horovod_rank,
+    .num_workers = horovod_num_workers,
+    .local_rank = horovod_local_rank,
+    .barrier = horovod_barrier,
+    .join = horovod_join,
+    .num_dead_nodes = horovod_num_dead_nodes,
+    .run_server = horovod_run_server,
+};
+
+static const int32_t horovod_devices[] = {KVS_DEVICE_CPU};
+
+/* The same as in horovod.json: the core compares them. */
+static const kvs_option_info_t horovod_options[] = {
+    {.name = "engine",
+     .type = "text",
+     .preset = "auto",
+     .doc = "what carries arrays: shm (one host), mpi, or auto"},
+    {.name = "fusion_threshold",
+     .type = "size",
+     .preset = "67108864",
+     .doc = "bytes of small arrays that go together in one exchange; 0: each by itself",
+     .variable = "HOROVOD_FUSION_THRESHOLD"},
+    {.name = "stall_warning",
+     .type = "time",
+     .preset = "30",
+     .doc = "seconds after which a worker that has not submitted a key is warned of; 0: never",
+     .variable = "HOROVOD_STALL_CHECK_TIME_SECONDS"},
+    AR_JOB_OPTIONS,
+};
+
+static const kvs_backend_t horovod_backend = {
+    .size = sizeof(horovod_backend),
+    .capabilities = KVS_CAN_MULTI_WORKER,
+    .name = "horovod",
+    .dtypes = KVS_DTYPES_ALL,
+    .n_device_types = 1,
+    .device_types = horovod_devices,
+    .ops = &horovod_ops,
+    .options = horovod_options,
+    .n_options = sizeof(horovod_options) / sizeof(horovod_options[0]),
+};
+
+static const kvs_backend_t *const horovod_backends[] = {&horovod_backend};
+
+KVS_PLUGIN(horovod, HVD_VERSION, .backends = horovod_backends, .n_backends = 1)

@@ -1,0 +1,847 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hvd_job.c - one job a process. Whatever comes, from other processes or from the table in this one,
+ * becomes a letter in one box, which the job's thread empties in order. A forked child has no job of its
+ * own until it creates a store. */
+#include "hvd_job.h"
+
+#include "hvd_table.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define TICK_MS    250
+#define GOODBYE_MS 2000 /* at the end of the process: for what is on its way */
+#define GRACE_MS   1500 /* by which worker 0's word about a deadline may be late */
+
+enum { LETTER_FAIL = 100, LETTER_STOP };
+
+typedef struct letter {
+    struct letter *next;
+    uint8_t kind; /* HVD_GO, HVD_NO, HVD_JOINED, or LETTER_… */
+    size_t n;
+    unsigned char body[];
+} letter_t;
+
+/* A ticket is the place of its pending in a table, and how often the place was used before. */
+typedef struct seat {
+    hvd_pending_t *pending; /* NULL: free */
+    uint32_t n_used;
+    uint32_t next_free;
+} seat_t;
+
+struct hvd_job {
+    /* fixed once it is open */
+    kvs_net_settings_t settings;
+    pid_t pid;
+    kvs_net_job_t *net;
+    kvs_net_node_t *node;
+    int rank, n_workers;
+    ar_group_t *group;
+    hvd_quick_t *quick;
+    pthread_t thread;
+    bool has_thread;
+
+    pthread_mutex_t table_lock;
+    hvd_table_t *table; /* guarded by table_lock; NULL: this is not worker 0, or not open yet */
+
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t arrived;
+    letter_t *first, **end;
+    seat_t *seats;
+    uint32_t n_seats, first_free;
+    kvs_status_t failure;
+    char *failure_text;
+    atomic_bool has_failed; /* set after these two */
+    int n_users;
+};
+
+static pthread_mutex_t job_lock = PTHREAD_MUTEX_INITIALIZER;
+static hvd_job_t *the_job; /* guarded by job_lock */
+
+int64_t hvd_now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* ---- Letters ----------------------------------------------------------------------------------- */
+
+static void post(hvd_job_t *job, uint8_t kind, const void *body, size_t n)
+{
+    letter_t *letter = malloc(sizeof(*letter) + n);
+
+    if (letter == NULL) {
+        kvs_log(KVS_LOG_ERROR, "horovod", "no memory for a message: an exchange will time out");
+        return;
+    }
+    letter->next = NULL;
+    letter->kind = kind;
+    letter->n = n;
+    if (n > 0) {
+        memcpy(letter->body, body, n);
+    }
+    pthread_mutex_lock(&job->lock);
+    *job->end = letter;
+    job->end = &letter->next;
+    pthread_cond_signal(&job->arrived);
+    pthread_mutex_unlock(&job->lock);
+}
+
+static letter_t *next_letter(hvd_job_t *job)
+{
+    letter_t *letter;
+
+    pthread_mutex_lock(&job->lock);
+    while (job->first == NULL) {
+        pthread_cond_wait(&job->arrived, &job->lock);
+    }
+    letter = job->first;
+    job->first = letter->next;
+    if (job->first == NULL) {
+        job->end = &job->first;
+    }
+    pthread_mutex_unlock(&job->lock);
+    return letter;
+}
+
+static void send_to(hvd_job_t *job, int rank, uint8_t kind, const hvd_bytes_t *bytes)
+{
+    kvs_net_send_t send = KVS_NET_SEND_INIT;
+
+    if (bytes->failed) {
+        kvs_log(KVS_LOG_ERROR, "horovod", "no memory for a message: an exchange will time out");
+        return;
+    }
+    if (rank == job->rank) {
+        post(job, kind, bytes->data, bytes->n);
+        return;
+    }
+    send.flags = KVS_NET_URGENT;
+    send.header = &kind;
+    send.n_header_bytes = 1;
+    send.body = bytes->data;
+    send.n_body_bytes = bytes->n;
+    /* Who can't be reached is dead or has left, which is told as an event. */
+    (void)kvs_net_send(job->node, kvs_net_node_peer(job->node, KVS_NET_WORKER, rank), &send);
+}
+
+/* ---- Failure ----------------------------------------------------------------------------------- */
+
+/* The job is over: the first reason counts. */
+static void fail_job(hvd_job_t *job, kvs_status_t status, const char *text)
+{
+    bool first;
+
+    pthread_mutex_lock(&job->lock);
+    first = job->failure == KVS_OK;
+    if (first) {
+        job->failure_text = strdup(text);
+        job->failure = status;
+        atomic_store_explicit(&job->has_failed, true, memory_order_release);
+    }
+    pthread_mutex_unlock(&job->lock);
+    if (first) {
+        post(job, LETTER_FAIL, NULL, 0);
+    }
+}
+
+kvs_status_t hvd_job_check(hvd_job_t *job)
+{
+    /* acquire: the two below are fixed once it is set */
+    return !atomic_load_explicit(&job->has_failed, memory_order_acquire)
+               ? KVS_OK
+               : kvs_fail(job->failure, "%s", job->failure_text == NULL ? "" : job->failure_text);
+}
+
+/* ---- Tickets ----------------------------------------------------------------------------------- */
+
+static kvs_status_t take_seat(hvd_job_t *job, hvd_pending_t *pending)
+{
+    kvs_status_t status = KVS_OK;
+
+    pthread_mutex_lock(&job->lock);
+    if (job->first_free == UINT32_MAX) {
+        uint32_t n = job->n_seats == 0 ? 256 : 2 * job->n_seats;
+        seat_t *grown = realloc(job->seats, n * sizeof(*grown));
+
+        for (uint32_t i = job->n_seats; grown != NULL && i < n; i++) {
+            grown[i] = (seat_t){NULL, 0, i + 1 < n ? i + 1 : UINT32_MAX};
+        }
+        if (grown != NULL) {
+            job->first_free = job->n_seats;
+            job->seats = grown;
+            job->n_seats = n;
+        }
+    }
+    if (job->failure != KVS_OK) {
+        status = job->failure;
+    } else if (job->first_free == UINT32_MAX) {
+        status = KVS_ERR_NO_MEMORY;
+    } else {
+        uint32_t i = job->first_free;
+
+        job->first_free = job->seats[i].next_free;
+        job->seats[i].pending = pending;
+        pending->ticket = (uint64_t)job->seats[i].n_used << 32 | i;
+        pending->asked_ms = hvd_now_ms();
+    }
+    pthread_mutex_unlock(&job->lock);
+    return status == KVS_ERR_NO_MEMORY ? kvs_fail(status, "no memory to wait for an exchange")
+           : status != KVS_OK          ? hvd_job_check(job)
+                                       : KVS_OK;
+}
+
+static hvd_pending_t *leave_seat_locked(hvd_job_t *job, uint32_t i)
+{
+    hvd_pending_t *pending = job->seats[i].pending;
+
+    job->seats[i].pending = NULL;
+    job->seats[i].n_used++;
+    job->seats[i].next_free = job->first_free;
+    job->first_free = i;
+    return pending;
+}
+
+/* Who waits with that ticket, and now no longer does; NULL: nobody any more. */
+static hvd_pending_t *redeem(hvd_job_t *job, uint64_t ticket)
+{
+    uint32_t i = (uint32_t)ticket;
+    hvd_pending_t *pending = NULL;
+
+    pthread_mutex_lock(&job->lock);
+    if (i < job->n_seats && job->seats[i].pending != NULL &&
+        job->seats[i].n_used == (uint32_t)(ticket >> 32)) {
+        pending = leave_seat_locked(job, i);
+    }
+    pthread_mutex_unlock(&job->lock);
+    return pending;
+}
+
+/* ---- The table, in worker 0's process ------------------------------------------------------------ */
+
+static void table_send(void *arg, int rank, uint8_t kind, const hvd_bytes_t *bytes)
+{
+    send_to(arg, rank, kind, bytes);
+}
+
+static void table_warn(void *arg, const char *text)
+{
+    (void)arg;
+    kvs_log(KVS_LOG_WARN, "horovod", "%s", text);
+}
+
+static const char *table_label(void *arg, int rank)
+{
+    const hvd_job_t *job = arg;
+
+    return kvs_net_node_peer(job->node, KVS_NET_WORKER, rank)->label;
+}
+
+static void take_asks(hvd_job_t *job, int rank, hvd_view_t view)
+{
+    hvd_ask_t ask;
+
+    pthread_mutex_lock(&job->table_lock);
+    while (job->table != NULL && hvd_get_ask(&view, &ask)) {
+        hvd_table_ask(job->table, rank, &ask, hvd_now_ms());
+    }
+    pthread_mutex_unlock(&job->table_lock);
+}
+
+static void take_close(hvd_job_t *job, int rank, uint32_t store)
+{
+    pthread_mutex_lock(&job->table_lock);
+    if (job->table != NULL) {
+        hvd_table_close(job->table, rank, store);
+    }
+    pthread_mutex_unlock(&job->table_lock);
+}
+
+/* ---- What comes from others ---------------------------------------------------------------------- */
+
+static void on_message(void *arg, kvs_net_message_t *message)
+{
+    hvd_job_t *job = arg;
+    uint8_t kind = message->n_header_bytes == 1 ? *(const uint8_t *)message->header : 0;
+    hvd_view_t view = {message->body, message->n_body_bytes, false};
+
+    if (kind == HVD_GO || kind == HVD_NO || kind == HVD_JOINED) {
+        post(job, kind, message->body, message->n_body_bytes);
+    } else if (kind == HVD_ASK) {
+        take_asks(job, message->from->rank, view);
+    } else if (kind == HVD_CLOSE) {
+        take_close(job, message->from->rank, hvd_get_u32(&view));
+    } else {
+        kvs_log(KVS_LOG_WARN, "horovod", "a message from %s is not understood: dropped",
+                message->from->label);
+    }
+    kvs_net_message_release(message);
+}
+
+static void on_left(hvd_job_t *job, const kvs_net_event_t *event)
+{
+    pthread_mutex_lock(&job->table_lock);
+    if (job->table != NULL) {
+        hvd_table_lose(job->table, event->peer->rank, event->text);
+    }
+    pthread_mutex_unlock(&job->table_lock);
+    if (event->peer->rank == 0) {
+        fail_job(job, KVS_ERR_PEER, event->text);
+    }
+}
+
+static void on_event(void *arg, const kvs_net_event_t *event)
+{
+    hvd_job_t *job = arg;
+
+    switch ((kvs_net_event_kind_t)event->kind) {
+    case KVS_NET_EVENT_LEFT:
+        if (event->peer != NULL && event->peer->role == KVS_NET_WORKER) {
+            on_left(job, event);
+        }
+        break;
+    case KVS_NET_EVENT_DEAD:
+        fail_job(job, event->status, event->text);
+        break;
+    case KVS_NET_EVENT_ERROR:
+        if (event->store == 0) {
+            fail_job(job, event->status, event->text);
+        }
+        break;
+    case KVS_NET_EVENT_ENDED:
+        if (event->status != KVS_OK) {
+            fail_job(job, event->status, event->text);
+        }
+        break;
+    default:
+        break;
+    }
+}
+
+/* Worker 0 says when a deadline has passed. Where even that does not come, this process does. */
+static void find_overdue(hvd_job_t *job)
+{
+    int64_t now = hvd_now_ms();
+    uint64_t tickets[64]; /* the rest at the next tick */
+    size_t n = 0;
+
+    pthread_mutex_lock(&job->lock);
+    for (uint32_t i = 0; i < job->n_seats && n < sizeof(tickets) / sizeof(tickets[0]); i++) {
+        const hvd_pending_t *pending = job->seats[i].pending;
+
+        if (pending != NULL && pending->what != HVD_JOIN && pending->timeout_ms > 0 &&
+            now - pending->asked_ms > pending->timeout_ms + GRACE_MS) {
+            tickets[n++] = pending->ticket;
+        }
+    }
+    pthread_mutex_unlock(&job->lock);
+    for (size_t i = 0; i < n; i++) {
+        hvd_bytes_t bytes = {0};
+
+        hvd_put_i64(&bytes, (int64_t)tickets[i]);
+        hvd_put_u32(&bytes, (uint32_t)KVS_ERR_TIMEOUT);
+        hvd_put_text(&bytes, "no word about it from worker 0, which arranges the exchanges");
+        send_to(job, job->rank, HVD_NO, &bytes);
+        hvd_bytes_release(&bytes);
+    }
+}
+
+static void tick(void *arg)
+{
+    hvd_job_t *job = arg;
+
+    pthread_mutex_lock(&job->table_lock);
+    if (job->table != NULL) {
+        hvd_table_tick(job->table, hvd_now_ms());
+    }
+    pthread_mutex_unlock(&job->table_lock);
+    find_overdue(job);
+}
+
+static void start_ticking(void *arg)
+{
+    hvd_job_t *job = arg;
+
+    (void)kvs_net_node_set_tick(job->node, TICK_MS, tick, job); /* on this thread it can't fail */
+}
+
+/* ---- Asking ------------------------------------------------------------------------------------- */
+
+kvs_status_t hvd_job_ask(hvd_job_t *job, hvd_pending_t *pending, hvd_ask_t *ask)
+{
+    hvd_bytes_t bytes = {0};
+    kvs_status_t status = take_seat(job, pending);
+
+    if (status != KVS_OK) {
+        return status;
+    }
+    ask->ticket = pending->ticket;
+    if (job->rank == 0) {
+        pthread_mutex_lock(&job->table_lock);
+        hvd_table_ask(job->table, 0, ask, hvd_now_ms());
+        pthread_mutex_unlock(&job->table_lock);
+        return KVS_OK;
+    }
+    hvd_put_ask(&bytes, ask);
+    if (bytes.failed) {
+        hvd_bytes_release(&bytes);
+        return redeem(job, ask->ticket) == NULL
+                   ? KVS_OK /* something else has ended it */
+                   : kvs_fail(KVS_ERR_NO_MEMORY, "no memory to ask for an exchange");
+    }
+    send_to(job, 0, HVD_ASK, &bytes);
+    hvd_bytes_release(&bytes);
+    return KVS_OK;
+}
+
+void hvd_job_say_closed(hvd_job_t *job, uint32_t store)
+{
+    hvd_bytes_t bytes = {0};
+
+    if (job->rank == 0) {
+        take_close(job, 0, store);
+        return;
+    }
+    hvd_put_u32(&bytes, store);
+    send_to(job, 0, HVD_CLOSE, &bytes);
+    hvd_bytes_release(&bytes);
+}
+
+/* ---- The job's thread ---------------------------------------------------------------------------- */
+
+kvs_status_t hvd_job_reduce(hvd_job_t *job, const ar_party_t *party, int reduce,
+                            const ar_data_t *data)
+{
+    return ar_group_reduce(job->group, party, reduce, data);
+}
+
+kvs_status_t hvd_job_broadcast(hvd_job_t *job, const ar_party_t *party, int root,
+                               const ar_data_t *data)
+{
+    return ar_group_broadcast(job->group, party, root, data);
+}
+
+/* An exchange of arrays that all have the same shape: the pieces of all items make one row. */
+static kvs_status_t run_pieces(hvd_job_t *job, hvd_pending_t **pending, size_t n,
+                               const ar_party_t *party)
+{
+    ar_piece_t *pieces = calloc(n, sizeof(*pieces));
+    kvs_status_t status;
+
+    if (pieces == NULL) {
+        return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for an exchange");
+    }
+    for (size_t i = 0; i < n; i++) {
+        pieces[i] = pending[i]->piece;
+    }
+    ar_data_t data = ar_data_number(pending[0]->dtype, pieces, n);
+
+    status = pending[0]->what == HVD_REDUCE
+                 ? hvd_job_reduce(job, party, pending[0]->reduce, &data)
+                 : hvd_job_broadcast(job, party, pending[0]->root, &data);
+    free(pieces);
+    return status;
+}
+
+static kvs_status_t run_exchange(hvd_job_t *job, hvd_pending_t **pending, size_t n,
+                                 const hvd_go_t *go)
+{
+    ar_party_t party = {.number = go->number,
+                        .n_members = (int)go->n_members,
+                        .members = go->members,
+                        .timeout_ms = pending[0]->timeout_ms};
+    kvs_status_t status = hvd_job_check(job);
+
+    if (status != KVS_OK) {
+        return status;
+    }
+    status = pending[0]->run != NULL
+                 ? pending[0]->run(pending[0], job, &party, go->items[0].extra)
+                 : run_pieces(job, pending, n, &party);
+    if (status != KVS_OK) {
+        /* Members are not where the others think they are: this can't be mended. */
+        (void)kvs_net_node_tell(job->node, 0, status, kvs_plugin_host->last_error());
+        fail_job(job, status, kvs_plugin_host->last_error());
+    }
+    return status;
+}
+
+static void go(hvd_job_t *job, hvd_go_t *message)
+{
+    hvd_pending_t **pending = calloc(message->n_items, sizeof(hvd_pending_t *));
+    kvs_status_t status = pending == NULL ? kvs_fail(KVS_ERR_NO_MEMORY, "no memory") : KVS_OK;
+    size_t n = 0;
+    char *text = NULL;
+
+    for (uint32_t i = 0; pending != NULL && i < message->n_items; i++) {
+        pending[n] = redeem(job, message->items[i].ticket);
+        n += pending[n] != NULL;
+    }
+    if (n < message->n_items) {
+        /* the others are going to wait for what was given up here */
+        status = kvs_fail(KVS_ERR_TIMEOUT, "an exchange began after it was given up by %s",
+                          kvs_net_node_self(job->node)->label);
+        fail_job(job, status, kvs_plugin_host->last_error());
+        (void)kvs_net_node_tell(job->node, 0, status, kvs_plugin_host->last_error());
+    } else {
+        status = run_exchange(job, pending, n, message);
+    }
+    text = status == KVS_OK ? NULL : strdup(kvs_plugin_host->last_error());
+    if (job->rank == 0) {
+        pthread_mutex_lock(&job->table_lock);
+        hvd_table_done(job->table);
+        pthread_mutex_unlock(&job->table_lock);
+    }
+    for (size_t i = 0; i < n; i++) {
+        pending[i]->end(pending[i], status, text == NULL ? "" : text, 0);
+    }
+    free(text);
+    free(pending);
+}
+
+static void no(hvd_job_t *job, hvd_view_t *view)
+{
+    hvd_no_t message;
+    hvd_pending_t *pending;
+
+    if (hvd_get_no(view, &message) != KVS_OK) {
+        kvs_log(KVS_LOG_ERROR, "horovod", "%s", kvs_plugin_host->last_error());
+        return;
+    }
+    pending = redeem(job, message.ticket);
+    if (pending != NULL) {
+        pending->end(pending, message.status, message.text, 0);
+    }
+    hvd_no_release(&message);
+}
+
+static void joined(hvd_job_t *job, hvd_view_t *view)
+{
+    uint64_t ticket = (uint64_t)hvd_get_i64(view);
+    int last = (int)hvd_get_u32(view);
+    hvd_pending_t *pending = view->failed ? NULL : redeem(job, ticket);
+
+    if (pending != NULL) {
+        pending->end(pending, KVS_OK, "", last);
+    }
+}
+
+/* Nothing that is pending will come about. */
+static void fail_all(hvd_job_t *job)
+{
+    for (;;) {
+        hvd_pending_t *pending = NULL;
+
+        pthread_mutex_lock(&job->lock);
+        for (uint32_t i = 0; i < job->n_seats && pending == NULL; i++) {
+            pending = job->seats[i].pending == NULL ? NULL : leave_seat_locked(job, i);
+        }
+        pthread_mutex_unlock(&job->lock);
+        if (pending == NULL) {
+            return;
+        }
+        pending->end(pending, job->failure, job->failure_text == NULL ? "" : job->failure_text, 0);
+    }
+}
+
+static void open_letter(hvd_job_t *job, const letter_t *letter)
+{
+    hvd_view_t view = {letter->body, letter->n, false};
+    hvd_go_t message;
+
+    switch (letter->kind) {
+    case HVD_GO:
+        if (hvd_get_go(&view, &message) != KVS_OK) {
+            fail_job(job, KVS_ERR_PEER, kvs_plugin_host->last_error());
+            return;
+        }
+        go(job, &message);
+        hvd_go_release(&message);
+        return;
+    case HVD_NO:
+        no(job, &view);
+        return;
+    case HVD_JOINED:
+        joined(job, &view);
+        return;
+    default:
+        fail_all(job);
+    }
+}
+
+static void *work(void *arg)
+{
+    hvd_job_t *job = arg;
+    bool stops = false;
+
+    while (!stops) {
+        letter_t *letter = next_letter(job);
+
+        stops = letter->kind == LETTER_STOP;
+        if (!stops) {
+            open_letter(job, letter);
+        }
+        free(letter);
+    }
+    return NULL;
+}
+
+static kvs_status_t start_thread(hvd_job_t *job)
+{
+    sigset_t all, before;
+    int error;
+
+    sigfillset(&all); /* the program's signals are for its own threads */
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    error = pthread_create(&job->thread, NULL, work, job);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    job->has_thread = error == 0;
+    return error == 0 ? KVS_OK
+                      : kvs_fail(KVS_ERR_IO, "no thread for the exchanges: %s", strerror(error));
+}
+
+static void stop_thread(hvd_job_t *job)
+{
+    if (job->has_thread) {
+        post(job, LETTER_STOP, NULL, 0);
+        (void)pthread_join(job->thread, NULL);
+        job->has_thread = false;
+    }
+}
+
+/* ---- Joining and leaving ------------------------------------------------------------------------- */
+
+static void free_job(hvd_job_t *job)
+{
+    for (letter_t *letter = job->first, *next; letter != NULL; letter = next) {
+        next = letter->next;
+        free(letter);
+    }
+    hvd_table_free(job->table);
+    hvd_quick_close(job->quick);
+    free(job->seats);
+    free(job->failure_text);
+    pthread_cond_destroy(&job->arrived);
+    pthread_mutex_destroy(&job->lock);
+    pthread_mutex_destroy(&job->table_lock);
+    free(job);
+}
+
+/* At the end of the process. Stores that are still open may be in use by other threads: then nothing
+ * is taken from under them, and the others see this process go. */
+static void leave(void)
+{
+    hvd_job_t *job = the_job;
+    bool in_use, is_over;
+
+    if (job == NULL || job->pid != getpid()) {
+        return;
+    }
+    pthread_mutex_lock(&job->lock);
+    in_use = job->n_users > 0;
+    is_over = job->failure != KVS_OK;
+    pthread_mutex_unlock(&job->lock);
+    if (in_use) {
+        return;
+    }
+    the_job = NULL;
+    stop_thread(job);
+    ar_group_close(job->group);
+    /* Nobody is left to be told of a failure, here as below. */
+    (void)kvs_net_node_close(job->node, is_over ? 0 : GOODBYE_MS);
+    (void)kvs_net_job_close(job->net, is_over ? 0 : GOODBYE_MS);
+    free_job(job);
+}
+
+static void leave_at_exit(void)
+{
+    if (atexit(leave) != 0) {
+        kvs_log(KVS_LOG_DEBUG, "horovod", "no memory to say goodbye at exit");
+    }
+}
+
+/* Before any store is opened, and so before anybody asks. */
+static kvs_status_t open_table(hvd_job_t *job, const hvd_job_options_t *options)
+{
+    hvd_table_args_t args = {.n_workers = job->n_workers,
+                             .fusion_bytes = options->fusion_bytes,
+                             .sink = {table_send, table_warn, table_label, job}};
+    kvs_status_t status = KVS_OK;
+
+    pthread_mutex_lock(&job->table_lock);
+    if (job->rank == 0) {
+        status = hvd_table_new(&args, &job->table);
+    }
+    pthread_mutex_unlock(&job->table_lock);
+    return status;
+}
+
+static kvs_status_t open_node(hvd_job_t *job)
+{
+    static const kvs_net_fact_t facts[] = {
+        {"plugin", "horovod " HVD_VERSION},
+        {"messages", HVD_MESSAGES_VERSION},
+    };
+    kvs_net_node_args_t args = KVS_NET_NODE_ARGS_INIT;
+    kvs_status_t status;
+
+    args.role = KVS_NET_WORKER;
+    args.facts = facts;
+    args.n_facts = sizeof(facts) / sizeof(facts[0]);
+    args.group = "horovod";
+    args.no_servers = 1;
+    args.message = on_message;
+    args.event = on_event;
+    args.arg = job;
+    status = kvs_net_node_open(job->net, &args, &job->node);
+    if (status == KVS_OK) {
+        status = kvs_net_node_call(job->node, start_ticking, job);
+    }
+    return status == KVS_OK ? kvs_net_node_wait_ready(job->node, -1) : status;
+}
+
+static kvs_status_t open_engine(hvd_job_t *job)
+{
+    kvs_status_t status =
+        ar_group_open(job->node, "horovod", hvd_quick_bytes(job->n_workers),
+                      job->settings.rendezvous_ms, &job->group);
+
+    if (status == KVS_OK && ar_group_count(job->group) < job->n_workers) {
+        status = kvs_fail(KVS_ERR_UNAVAILABLE,
+                          "the job's %d workers are on several hosts, %d of them here: this "
+                          "needs the engine mpi",
+                          job->n_workers, ar_group_count(job->group));
+    }
+    if (status == KVS_OK) {
+        status = hvd_quick_open(job->node, job->group, &job->quick);
+    }
+    if (status == KVS_OK) {
+        kvs_log(KVS_LOG_INFO, "horovod", "engine shm: %d workers on this host, rank %d",
+                job->n_workers, job->rank);
+    }
+    return status;
+}
+
+static kvs_status_t open_job(hvd_job_t *job, const hvd_job_options_t *options)
+{
+    kvs_status_t status = kvs_net_job_open(&job->settings, &job->net);
+
+    if (status == KVS_OK) {
+        status = open_node(job);
+    }
+    if (status == KVS_OK) {
+        job->rank = kvs_net_node_rank(job->node);
+        job->n_workers = kvs_net_node_count(job->node, KVS_NET_WORKER);
+        status = open_table(job, options);
+    }
+    if (status == KVS_OK) {
+        status = open_engine(job);
+    }
+    return status == KVS_OK ? start_thread(job) : status;
+}
+
+/* What failed is closed again, so that a later create may try anew. Keeps the text. */
+static void undo(hvd_job_t *job, kvs_status_t status)
+{
+    char *text = strdup(kvs_plugin_host->last_error());
+
+    ar_group_close(job->group);
+    (void)kvs_net_node_close(job->node, 0);
+    (void)kvs_net_job_close(job->net, 0);
+    free_job(job);
+    (void)kvs_fail(status, "%s", text == NULL ? "no memory" : text);
+    free(text);
+}
+
+static kvs_status_t join(const kvs_net_settings_t *settings, const hvd_job_options_t *options,
+                         hvd_job_t **ret_job)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    hvd_job_t *job = calloc(1, sizeof(*job));
+    kvs_status_t status;
+
+    if (job == NULL) {
+        return kvs_fail(KVS_ERR_NO_MEMORY, "no memory to join a job");
+    }
+    job->settings = *settings;
+    job->pid = getpid();
+    job->end = &job->first;
+    job->first_free = UINT32_MAX;
+    pthread_mutex_init(&job->lock, NULL);
+    pthread_mutex_init(&job->table_lock, NULL);
+    pthread_cond_init(&job->arrived, NULL);
+    pthread_once(&once, leave_at_exit);
+    status = open_job(job, options);
+    if (status != KVS_OK) {
+        undo(job, status);
+        return status;
+    }
+    *ret_job = job;
+    return KVS_OK;
+}
+
+static bool is_same_job(const kvs_net_settings_t *a, const kvs_net_settings_t *b)
+{
+    return a->rank == b->rank && a->n_workers == b->n_workers &&
+           strcmp(a->scheduler, b->scheduler) == 0 && strcmp(a->job_id, b->job_id) == 0;
+}
+
+kvs_status_t hvd_job_get(const kvs_net_settings_t *settings, const hvd_job_options_t *options,
+                         hvd_job_t **ret_job)
+{
+    kvs_status_t status = KVS_OK;
+
+    pthread_mutex_lock(&job_lock);
+    if (the_job != NULL && the_job->pid != getpid()) {
+        the_job = NULL; /* the parent's: not ours to touch */
+    }
+    if (the_job == NULL) {
+        status = join(settings, options, &the_job);
+    } else if (!is_same_job(&the_job->settings, settings)) {
+        status = kvs_fail(KVS_ERR_STATE,
+                          "this process is worker %d of job '%s' already; a process has one part "
+                          "in one job",
+                          the_job->rank, the_job->settings.job_id);
+    }
+    if (status == KVS_OK) {
+        *ret_job = the_job;
+    }
+    pthread_mutex_unlock(&job_lock);
+    return status;
+}
+
+void hvd_job_use(hvd_job_t *job)
+{
+    pthread_mutex_lock(&job->lock);
+    job->n_users++;
+    pthread_mutex_unlock(&job->lock);
+}
+
+void hvd_job_unuse(hvd_job_t *job)
+{
+    pthread_mutex_lock(&job->lock);
+    job->n_users--;
+    pthread_mutex_unlock(&job->lock);
+}
+
+kvs_net_node_t *hvd_job_node(const hvd_job_t *job)
+{
+    return job->node;
+}
+
+ar_group_t *hvd_job_group(const hvd_job_t *job)
+{
+    return job->group;
+}
+
+hvd_quick_t *hvd_job_quick(const hvd_job_t *job)
+{
+    return job->quick;
+}

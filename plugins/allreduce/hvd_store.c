@@ -1,0 +1,517 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "hvd_store.h"
+
+#include "hvd_held.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct hvd_op {
+    kvs_op_t *pub;
+    hvd_store_t *store;
+    size_t n_left; /* items, and one for the call that begins it; guarded by the store's lock */
+    kvs_status_t status;
+    size_t list_index; /* of the item whose error this is */
+    char *text;
+};
+
+/* ---- Life -------------------------------------------------------------------------------------- */
+
+/* What all workers must have in common, line by line: "option engine = shm". Cuts up `lines`. */
+static uint32_t make_facts(char *lines, kvs_net_fact_t *facts, uint32_t n_room)
+{
+    uint32_t n = 0;
+
+    for (char *rest = lines, *line = strsep(&rest, "\n"); line != NULL && n < n_room;
+         line = strsep(&rest, "\n")) {
+        char *value = strstr(line, " = ");
+        size_t n_skip = value != NULL ? 3 : 1;
+
+        value = value != NULL ? value : strchr(line, ' ');
+        if (value != NULL) {
+            *value = '\0';
+            facts[n++] = (kvs_net_fact_t){line, value + n_skip};
+        }
+    }
+    return n;
+}
+
+static kvs_status_t open_net(hvd_store_t *store, const kvs_open_args_t *open)
+{
+    kvs_net_store_args_t args = KVS_NET_STORE_ARGS_INIT;
+    kvs_net_fact_t facts[32];
+    char *lines = strdup(open->loaded);
+    kvs_status_t status;
+
+    if (lines == NULL) {
+        return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for the store");
+    }
+    args.type = open->type;
+    args.facts = facts;
+    args.n_facts = make_facts(lines, facts, sizeof(facts) / sizeof(facts[0]));
+    status = kvs_net_store_open(hvd_job_node(store->job), &args,
+                                store->timeout_ms == 0 ? -1 : store->timeout_ms, &store->net);
+    free(lines);
+    return status;
+}
+
+kvs_status_t hvd_store_open(hvd_store_t *store, hvd_job_t *job, const kvs_open_args_t *args)
+{
+    kvs_status_t status;
+
+    store->job = job;
+    hvd_job_use(job);
+    status = open_net(store, args);
+    if (status != KVS_OK) {
+        hvd_job_unuse(job);
+        return status;
+    }
+    store->number = kvs_net_store_number(store->net);
+    store->rank = kvs_net_node_rank(hvd_job_node(job));
+    store->n_workers = kvs_net_node_count(hvd_job_node(job), KVS_NET_WORKER);
+    pthread_mutex_init(&store->lock, NULL);
+    return KVS_OK;
+}
+
+kvs_status_t hvd_store_close(hvd_store_t *store, int64_t timeout_ms)
+{
+    kvs_status_t status;
+
+    hvd_job_say_closed(store->job, store->number);
+    status = kvs_net_store_close(store->net, timeout_ms == 0 ? -1 : timeout_ms);
+    hvd_job_unuse(store->job);
+    pthread_mutex_destroy(&store->lock);
+    return status;
+}
+
+/* ---- What is asked for ---------------------------------------------------------------------------- */
+
+static const char *verb_name(const kvs_op_t *op)
+{
+    return op->verb == KVS_VERB_PUSHPULL ? "pushpull" : "broadcast";
+}
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value) * UINT64_C(0x9E3779B97F4A7C15);
+    return hash ^ hash >> 29;
+}
+
+static uint64_t digest_of_key(const kvs_key_entry_t *entry)
+{
+    uint64_t hash = mix(1, entry->name != NULL);
+
+    for (const char *c = entry->name; c != NULL && *c != '\0'; c++) {
+        hash = mix(hash, (unsigned char)*c);
+    }
+    return mix(hash, entry->name == NULL ? (uint64_t)entry->number : 0) | 1;
+}
+
+/* How many exchanges of the key have been asked for, as all workers count them. */
+static uint64_t count_of(const hvd_store_t *store, hvd_key_t *key)
+{
+    if (key->epoch != store->epoch) {
+        key->epoch = store->epoch;
+        key->n_exchanges = 0;
+    }
+    return (uint64_t)key->epoch << 40 | key->n_exchanges;
+}
+
+static void fill_ask(const hvd_store_t *store, const hvd_item_t *item, uint64_t count,
+                     hvd_ask_t *ret_ask)
+{
+    const kvs_tensor_t *value = &item->group->values[0];
+    const kvs_key_entry_t *key = item->group->key;
+
+    *ret_ask = (hvd_ask_t){.store = store->number,
+                           .what = (uint8_t)item->pending.what,
+                           .dtype = (uint8_t)item->pending.dtype,
+                           .reduce = (uint8_t)item->pending.reduce,
+                           .root = item->pending.root,
+                           .priority = item->op->pub->priority,
+                           .ndim = value->ndim,
+                           .count = count,
+                           .timeout_ms = store->timeout_ms,
+                           .warning_ms = store->warning_ms,
+                           .is_text = key->name != NULL,
+                           .number = key->number,
+                           .text = key->name,
+                           .n_text = key->name == NULL ? 0 : (uint32_t)strlen(key->name)};
+    memcpy(ret_ask->shape, value->shape, (size_t)value->ndim * sizeof(int64_t));
+}
+
+/* ---- The end of items and operations ---------------------------------------------------------------- */
+
+static void finish(hvd_op_t *op)
+{
+    kvs_op_t *pub = op->pub;
+    kvs_status_t status = op->status;
+    bool is_shared = (pub->flags & KVS_OP_SHARED) != 0;
+    kvs_tensor_t *held = is_shared ? calloc(pub->n_groups, sizeof(*held)) : NULL;
+
+    if (status != KVS_OK) {
+        (void)kvs_fail(status, "%s", op->text == NULL ? "no memory for the text" : op->text);
+    }
+    if (is_shared && held == NULL) {
+        status = kvs_fail(KVS_ERR_NO_MEMORY, "%s: no memory for its outs", verb_name(pub));
+    }
+    for (size_t g = 0; held != NULL && g < pub->n_groups; g++) {
+        held[g] = ((hvd_item_t *)pub->groups[g].state)->held;
+    }
+    if (held != NULL && status == KVS_OK) {
+        status = hvd_held_write(pub, held);
+    }
+    for (size_t g = 0; g < pub->n_groups; g++) {
+        hvd_held_release(&((hvd_item_t *)pub->groups[g].state)->held);
+    }
+    free(held);
+    free(op->text);
+    atomic_fetch_sub_explicit(&op->store->n_pending, 1, memory_order_release);
+    free(op);
+    kvs_plugin_host->complete(pub, status);
+}
+
+static void note_error_locked(hvd_op_t *op, const hvd_item_t *item, kvs_status_t status,
+                              const char *text)
+{
+    const kvs_key_entry_t *key = item->group->key;
+    char *whole = NULL;
+    int n;
+
+    if (op->status != KVS_OK && op->list_index < item->group->list_index) {
+        return;
+    }
+    n = key->name != NULL
+            ? asprintf(&whole, "%s: key '%s': %s", verb_name(op->pub), key->name, text)
+            : asprintf(&whole, "%s: key %" PRId64 ": %s", verb_name(op->pub), key->number, text);
+    free(op->text);
+    op->text = n < 0 ? NULL : whole;
+    op->status = status;
+    op->list_index = item->group->list_index;
+}
+
+/* The item is its key's first no longer. Gives the one that is now, and its count. */
+static hvd_item_t *leave_key(hvd_item_t *item, kvs_status_t status, const char *text,
+                             uint64_t *ret_count, bool *ret_is_last)
+{
+    hvd_op_t *op = item->op;
+    hvd_store_t *store = op->store;
+    hvd_key_t *key = item->group->key->state;
+    hvd_item_t *next;
+
+    pthread_mutex_lock(&store->lock);
+    if (status != KVS_OK) {
+        note_error_locked(op, item, status, text);
+    }
+    next = item->next;
+    key->first = next;
+    key->last = next == NULL ? NULL : key->last;
+    if (next != NULL) {
+        *ret_count = count_of(store, key);
+        key->n_exchanges++;
+    }
+    *ret_is_last = --op->n_left == 0;
+    pthread_mutex_unlock(&store->lock);
+    return next;
+}
+
+/* An item has ended; the next of its key is asked for, or ends as well if that can't be done. */
+static void end_item(hvd_item_t *item, kvs_status_t status, const char *text)
+{
+    char *own_text = NULL;
+
+    while (item != NULL) {
+        hvd_op_t *op = item->op;
+        hvd_store_t *store = op->store;
+        uint64_t count = 0;
+        bool is_last;
+        hvd_item_t *next = leave_key(item, status, text, &count, &is_last);
+        hvd_ask_t ask;
+
+        if (next != NULL) {
+            fill_ask(store, next, count, &ask);
+            status = hvd_job_ask(store->job, &next->pending, &ask);
+            next = status == KVS_OK ? NULL : next;
+        }
+        if (next != NULL) {
+            free(own_text);
+            own_text = strdup(kvs_plugin_host->last_error());
+            text = own_text == NULL ? "" : own_text;
+        }
+        if (is_last) {
+            finish(op); /* the store may be closed from here on, unless `next` holds it */
+        }
+        item = next;
+    }
+    free(own_text);
+}
+
+static void on_end(hvd_pending_t *pending, kvs_status_t status, const char *text, int last_rank)
+{
+    (void)last_rank;
+    end_item((hvd_item_t *)pending, status, text);
+}
+
+/* ---- Beginning ------------------------------------------------------------------------------------ */
+
+static kvs_status_t prepare(hvd_op_t *op, const kvs_group_t *group)
+{
+    hvd_item_t *item = group->state;
+    const kvs_tensor_t *value = &group->values[0];
+    bool holds = (op->pub->flags & KVS_OP_SHARED) != 0;
+
+    item->op = op;
+    item->group = group;
+    item->pending = (hvd_pending_t){
+        .what = op->pub->verb == KVS_VERB_PUSHPULL ? HVD_REDUCE : HVD_BROADCAST,
+        .dtype = kvs_dtype_index(value->dtype),
+        .piece = {.n_elems = kvs_tensor_n_elems(value),
+                  .values = group->values,
+                  .n_values = group->n_values,
+                  .outs = group->outs,
+                  .n_outs = group->n_outs},
+        .timeout_ms = op->store->timeout_ms,
+        .end = on_end};
+    if (holds || group->n_values > AR_MAX_VALUES) {
+        kvs_status_t status = hvd_held_make(group, &item->held);
+
+        if (status != KVS_OK) {
+            return status;
+        }
+        item->pending.piece.values = &item->held;
+        item->pending.piece.n_values = 1;
+    }
+    if (holds) {
+        item->pending.piece.outs = &item->held;
+        item->pending.piece.n_outs = 1;
+    }
+    return KVS_OK;
+}
+
+static kvs_status_t prepare_all(hvd_op_t *op)
+{
+    kvs_status_t status = KVS_OK;
+
+    for (size_t g = 0; g < op->pub->n_groups && status == KVS_OK; g++) {
+        status = prepare(op, &op->pub->groups[g]);
+    }
+    for (size_t g = 0; g < op->pub->n_groups && status != KVS_OK; g++) {
+        hvd_held_release(&((hvd_item_t *)op->pub->groups[g].state)->held);
+    }
+    return status;
+}
+
+/* Put the item behind others of its key. Gives whether there are none, and then its count. */
+static bool join_key_locked(hvd_store_t *store, hvd_item_t *item, uint64_t *ret_count)
+{
+    hvd_key_t *key = item->group->key->state;
+
+    if (key->first != NULL) {
+        key->last->next = item;
+        key->last = item;
+        return false;
+    }
+    key->first = key->last = item;
+    *ret_count = count_of(store, key);
+    key->n_exchanges++;
+    return true;
+}
+
+static void begin_item(hvd_store_t *store, hvd_item_t *item)
+{
+    uint64_t count = 0;
+    bool is_first;
+    hvd_ask_t ask;
+
+    pthread_mutex_lock(&store->lock);
+    is_first = join_key_locked(store, item, &count);
+    pthread_mutex_unlock(&store->lock);
+    if (is_first) {
+        fill_ask(store, item, count, &ask);
+        kvs_status_t status = hvd_job_ask(store->job, &item->pending, &ask);
+
+        if (status != KVS_OK) {
+            char *text = strdup(kvs_plugin_host->last_error());
+
+            end_item(item, status, text == NULL ? "" : text);
+            free(text);
+        }
+    }
+}
+
+static kvs_status_t begin(hvd_store_t *store, kvs_op_t *pub)
+{
+    hvd_op_t *op = calloc(1, sizeof(*op));
+    size_t n_groups = pub->n_groups;
+    kvs_status_t status;
+    bool is_over;
+
+    if (op == NULL) {
+        return kvs_fail(KVS_ERR_NO_MEMORY, "%s: no memory", verb_name(pub));
+    }
+    op->pub = pub;
+    op->store = store;
+    op->n_left = n_groups + 1;
+    status = prepare_all(op);
+    if (status != KVS_OK) {
+        free(op);
+        return status;
+    }
+    atomic_fetch_add_explicit(&store->n_pending, 1, memory_order_relaxed);
+    for (size_t g = 0; g < n_groups; g++) {
+        begin_item(store, pub->groups[g].state);
+    }
+    pthread_mutex_lock(&store->lock);
+    is_over = --op->n_left == 0;
+    pthread_mutex_unlock(&store->lock);
+    if (is_over) {
+        finish(op);
+    }
+    return KVS_OK;
+}
+
+/* ---- Small arrays ---------------------------------------------------------------------------------- */
+
+/* Nothing of this store is under way, the caller waits, and it is one small key. */
+static bool is_quick(const hvd_store_t *store, const kvs_op_t *op, uint64_t n_bytes)
+{
+    const hvd_quick_t *quick = hvd_job_quick(store->job);
+
+    return quick != NULL && (op->flags & KVS_OP_WAITS) != 0 &&
+           atomic_load_explicit(&store->n_pending, memory_order_acquire) == 0 &&
+           hvd_quick_takes(quick, n_bytes) && op->groups[0].n_values <= AR_MAX_VALUES;
+}
+
+static bool run_quick(hvd_store_t *store, kvs_op_t *op)
+{
+    const kvs_group_t *group = &op->groups[0];
+    const kvs_tensor_t *value = &group->values[0];
+    hvd_key_t *key = group->key->state;
+    int dtype = kvs_dtype_index(value->dtype);
+    ar_piece_t piece = {.n_elems = kvs_tensor_n_elems(value),
+                        .values = group->values,
+                        .n_values = group->n_values,
+                        .outs = group->outs,
+                        .n_outs = group->n_outs};
+    ar_data_t data = ar_data_number(dtype, &piece, 1);
+    hvd_quick_call_t call = {.root = op->verb == KVS_VERB_BROADCAST ? 0 : HVD_QUICK_ALL,
+                             .data = &data};
+
+    if (!is_quick(store, op, (uint64_t)piece.n_elems * kvs_dtype_bytes(dtype))) {
+        return false;
+    }
+    if (key->digest == 0) {
+        key->digest = digest_of_key(group->key);
+    }
+    call.digest = mix(mix(key->digest, store->number), count_of(store, key));
+    call.digest = mix(call.digest, op->verb << 24 | (uint32_t)call.reduce << 16 |
+                                       (uint32_t)dtype << 8 | (uint32_t)value->ndim);
+    for (int32_t i = 0; i < value->ndim; i++) {
+        call.digest = mix(call.digest, (uint64_t)value->shape[i]);
+    }
+    if (!hvd_quick_try(hvd_job_quick(store->job), &call)) {
+        return false;
+    }
+    key->n_exchanges++;
+    kvs_plugin_host->complete(op, KVS_OK);
+    return true;
+}
+
+kvs_status_t hvd_store_run(hvd_store_t *store, kvs_op_t *op)
+{
+    kvs_status_t status = hvd_job_check(store->job);
+
+    if (status != KVS_OK) {
+        return kvs_fail_context(status, "%s", verb_name(op));
+    }
+    if (op->n_groups == 1 && (op->flags & KVS_OP_SHARED) == 0 && run_quick(store, op)) {
+        return KVS_OK;
+    }
+    return begin(store, op);
+}
+
+/* ---- Calls that wait -------------------------------------------------------------------------------- */
+
+kvs_status_t hvd_store_barrier(hvd_store_t *store)
+{
+    kvs_status_t status = hvd_job_check(store->job);
+
+    if (status == KVS_OK) {
+        status = kvs_net_store_barrier(store->net, store->timeout_ms == 0 ? -1 : store->timeout_ms);
+    }
+    return status == KVS_OK ? KVS_OK : kvs_fail_context(status, "barrier");
+}
+
+/* A call that waits until its pending has ended. */
+typedef struct waiter {
+    hvd_pending_t pending; /* first */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool has_ended;
+    kvs_status_t status;
+    char *text;
+    int last_rank;
+} waiter_t;
+
+static void wake(hvd_pending_t *pending, kvs_status_t status, const char *text, int last_rank)
+{
+    waiter_t *waiter = (waiter_t *)pending;
+
+    pthread_mutex_lock(&waiter->lock);
+    waiter->status = status;
+    waiter->text = status == KVS_OK ? NULL : strdup(text);
+    waiter->last_rank = last_rank;
+    waiter->has_ended = true;
+    pthread_cond_signal(&waiter->changed);
+    pthread_mutex_unlock(&waiter->lock);
+}
+
+/* Ask, and wait: the job's thread ends it in any case. */
+static kvs_status_t ask_and_wait(hvd_store_t *store, waiter_t *waiter, hvd_ask_t *ask)
+{
+    kvs_status_t status;
+
+    pthread_mutex_init(&waiter->lock, NULL);
+    pthread_cond_init(&waiter->changed, NULL);
+    waiter->pending.end = wake;
+    status = hvd_job_ask(store->job, &waiter->pending, ask);
+    if (status == KVS_OK) {
+        pthread_mutex_lock(&waiter->lock);
+        while (!waiter->has_ended) {
+            pthread_cond_wait(&waiter->changed, &waiter->lock);
+        }
+        pthread_mutex_unlock(&waiter->lock);
+        status = waiter->status == KVS_OK
+                     ? KVS_OK
+                     : kvs_fail(waiter->status, "%s", waiter->text == NULL ? "" : waiter->text);
+    }
+    free(waiter->text);
+    pthread_cond_destroy(&waiter->changed);
+    pthread_mutex_destroy(&waiter->lock);
+    return status;
+}
+
+kvs_status_t hvd_store_join(hvd_store_t *store, int *ret_last_rank)
+{
+    waiter_t waiter = {.pending = {.what = HVD_JOIN, .timeout_ms = store->timeout_ms}};
+    hvd_ask_t ask = {.store = store->number,
+                     .what = HVD_JOIN,
+                     .timeout_ms = store->timeout_ms,
+                     .warning_ms = store->warning_ms};
+    kvs_status_t status;
+
+    if (atomic_load_explicit(&store->n_pending, memory_order_acquire) > 0) {
+        return kvs_fail(KVS_ERR_STATE,
+                        "join: operations of this store have not completed; wait for them first");
+    }
+    status = ask_and_wait(store, &waiter, &ask);
+    if (status != KVS_OK) {
+        return kvs_fail_context(status, "join");
+    }
+    store->epoch++;
+    *ret_last_rank = waiter.last_rank;
+    return KVS_OK;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hvd_store.h - a store of a job of several workers: what an operation asks of the others for each of its
+ * keys, one exchange at a time on a key, and when the core is told. */
+#ifndef HVD_STORE_H
+#define HVD_STORE_H
+
+#include "hvd_job.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+typedef struct hvd_item hvd_item_t;
+typedef struct hvd_op hvd_op_t;
+
+typedef struct hvd_store {
+    /* fixed once it is open */
+    hvd_job_t *job;
+    kvs_net_store_t *net;
+    uint32_t number;
+    int rank, n_workers;
+    int64_t timeout_ms, warning_ms;
+    atomic_size_t n_pending; /* operations; relaxed: only of this process's own calls */
+    uint32_t epoch;          /* how often all have joined: counts of keys begin anew */
+    pthread_mutex_t lock;    /* guards the keys' queues */
+} hvd_store_t;
+
+typedef struct hvd_key {
+    hvd_item_t *first, *last; /* the first is being exchanged; guarded by the store's lock */
+    uint64_t digest;          /* 0: not worked out yet */
+    uint64_t n_exchanges;     /* asked for in this epoch */
+    uint32_t epoch;
+} hvd_key_t;
+
+/* One key of an operation: the state of its group. */
+struct hvd_item {
+    hvd_pending_t pending; /* first */
+    hvd_op_t *op;
+    const kvs_group_t *group;
+    hvd_item_t *next; /* on its key */
+    kvs_tensor_t held; /* values that were summed when the operation was issued; data NULL: none */
+};
+
+kvs_status_t hvd_store_open(hvd_store_t *store, hvd_job_t *job, const kvs_open_args_t *args);
+kvs_status_t hvd_store_close(hvd_store_t *store, int64_t timeout_ms);
+/* pushpull and broadcast. */
+kvs_status_t hvd_store_run(hvd_store_t *store, kvs_op_t *op);
+kvs_status_t hvd_store_barrier(hvd_store_t *store);
+kvs_status_t hvd_store_join(hvd_store_t *store, int *ret_last_rank);
+
+/* The same for a job of one: in this process. */
+kvs_status_t hvd_alone_run(kvs_op_t *op);
+
+#endif
