@@ -294,6 +294,9 @@ kvs_status_t kvsi_op_make(kvs_store_t *store, const kvsi_request_t *request, voi
         op->pub.priority = request->call->priority;
         op->pub.flags = (request->call->flags & KVS_CALL_KEEP_SPARSE) != 0 ? KVS_OP_KEEP_SPARSE : 0;
     }
+    if (request->call == NULL || request->call->ret_event == NULL) {
+        op->pub.flags |= KVS_OP_WAITS;
+    }
     if (request->values != NULL) {
         status = copy_tensors(request, request->values, "value", false, op->tensors, &dims,
                               &op->bytes_read);

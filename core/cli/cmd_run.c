@@ -8,6 +8,8 @@
 #include "run_child.h"
 #include "run_guard.h"
 
+#include <kvstore/plugins.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -101,6 +103,39 @@ static int parse_option(run_t *run, int option)
     }
 }
 
+/* Whether a job of that backend has servers at all: then it has an option that says how many. What is
+ * not found here, the scheduler's own create will complain of. */
+static int has_servers(const char *backend)
+{
+    const kvs_plugin_info_t *plugin = NULL;
+    kvs_plugin_list_t *list = NULL;
+    int has = 1;
+
+    if (kvs_plugin_list(&list) == KVS_OK &&
+        kvs_plugin_list_find(list, backend, &plugin) == KVS_OK) {
+        has = 0;
+        for (size_t i = 0; i < plugin->n_options; i++) {
+            has |= strcmp(plugin->options[i].name, "num_servers") == 0;
+        }
+    }
+    kvs_plugin_list_free(list);
+    return has;
+}
+
+/* How many servers: as asked for, else one, or none where there is no use for one. */
+static int count_servers(run_t *run)
+{
+    if (run->job.n_servers != 0 && !has_servers(run->job.backend)) {
+        if (run->job.n_servers > 0) {
+            return cli_usage_error("run", "a job of '%s' has no servers: leave out -s",
+                                   run->job.backend);
+        }
+        run->job.n_servers = 0;
+    }
+    run->job.n_servers = run->job.n_servers < 0 ? 1 : run->job.n_servers;
+    return 0;
+}
+
 /* 0, or the exit status of wrong usage. */
 static int parse(int argc, char **argv, run_t *run)
 {
@@ -125,7 +160,7 @@ static int parse(int argc, char **argv, run_t *run)
         return cli_usage_error("run", "the command is missing: kvstore run -w 2 -- COMMAND");
     }
     run->command = argv + optind;
-    return 0;
+    return count_servers(run);
 }
 
 /* The job is to end: by itself within the grace time, else told to. */
@@ -451,7 +486,7 @@ static int run_job(run_t *run, const char *self)
 
 int cmd_run(int argc, char **argv)
 {
-    run_t run = {.job = {.backend = "dist_sync", .n_workers = 1, .n_servers = 1},
+    run_t run = {.job = {.backend = "dist_sync", .n_workers = 1, .n_servers = -1},
                  .grace = default_grace(),
                  .guard = {0, -1}};
     char self[PATH_MAX];

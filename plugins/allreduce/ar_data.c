@@ -41,16 +41,14 @@ static void read_piece(const ar_piece_t *piece, int dtype, int64_t at, int64_t n
     const void *sources[AR_MAX_VALUES];
 
     for (size_t i = 0; i < piece->n_values; i++) {
-        sources[i] =
-            (const char *)piece->values[i].data + (size_t)at * size_of(&piece->values[i]);
+        sources[i] = (const char *)piece->values[i].data + (size_t)at * size_of(&piece->values[i]);
     }
     if (piece->n_values > 0) {
         kvs_sum(dtype, n, sources, piece->n_values, &to, 1, 0);
     }
 }
 
-static void write_piece(const ar_piece_t *piece, int dtype, int64_t at, int64_t n,
-                        const void *from)
+static void write_piece(const ar_piece_t *piece, int dtype, int64_t at, int64_t n, const void *from)
 {
     for (size_t i = 0; i < piece->n_outs; i++) {
         const kvs_tensor_t *out = &piece->outs[i];

@@ -21,9 +21,9 @@ typedef struct line {
 } line_t;
 
 typedef struct member {
-    line_t laid;  /* values of this block lie in its memory */
+    line_t laid;   /* values of this block lie in its memory */
     line_t summed; /* its slice of this block is summed */
-    line_t taken; /* it needs nothing of this block any more */
+    line_t taken;  /* it needs nothing of this block any more */
     char pad[LINE];
 } member_t;
 
@@ -75,11 +75,10 @@ static kvs_status_t map(ar_group_t *group, const char *name, size_t n_extra, int
     size_t n_gates = up((size_t)group->n * sizeof(member_t), 4096);
     size_t n_blocks = (size_t)group->n * N_BLOCKS * BLOCK_BYTES;
     size_t n_bytes = n_gates + up(n_extra, 4096) + n_blocks;
-    kvs_status_t status =
-        group->index == 0
-            ? kvs_net_segment_new(group->node, name, n_bytes, &group->segment)
-            : kvs_net_segment_open(group->node, group->peers[0], name, n_bytes, timeout_ms,
-                                   &group->segment);
+    kvs_status_t status = group->index == 0
+                              ? kvs_net_segment_new(group->node, name, n_bytes, &group->segment)
+                              : kvs_net_segment_open(group->node, group->peers[0], name, n_bytes,
+                                                     timeout_ms, &group->segment);
 
     if (status == KVS_OK) {
         char *data = kvs_net_segment_data(group->segment);
@@ -249,9 +248,9 @@ static void end(const run_t *run)
 {
     ar_group_t *group = run->group;
 
-    group->last_end = run->party->number + (uint32_t)run->n_blocks;
-    group->n_last = run->n_blocks == 0 ? group->n_last : run->party->n_members;
     if (run->n_blocks > 0) {
+        group->last_end = run->party->number + (uint32_t)run->n_blocks;
+        group->n_last = run->party->n_members;
         memcpy(group->last, run->party->members,
                (size_t)run->party->n_members * sizeof(*group->last));
     }
@@ -265,9 +264,9 @@ static kvs_status_t wait_for_memory(const run_t *run, int64_t b)
     for (int i = 0; b >= N_BLOCKS && i < run->party->n_members && status == KVS_OK; i++) {
         int member = run->party->members[i];
 
-        status = wait_for(run->group, &run->group->members[member].taken, member,
-                          run->party->number + (uint32_t)(b - N_BLOCKS) + 1,
-                          run->party->timeout_ms);
+        status =
+            wait_for(run->group, &run->group->members[member].taken, member,
+                     run->party->number + (uint32_t)(b - N_BLOCKS) + 1, run->party->timeout_ms);
     }
     return status;
 }
@@ -409,9 +408,8 @@ static kvs_status_t give(const run_t *run, int64_t b)
 static kvs_status_t receive(const run_t *run, int root, int64_t b)
 {
     const ar_group_t *group = run->group;
-    kvs_status_t status =
-        wait_for(group, &group->members[root].laid, root, run->party->number + (uint32_t)b + 1,
-                 run->party->timeout_ms);
+    kvs_status_t status = wait_for(group, &group->members[root].laid, root,
+                                   run->party->number + (uint32_t)b + 1, run->party->timeout_ms);
 
     if (status == KVS_OK) {
         ar_data_write(run->data, begin_of(run, b), end_of(run, b), block_of(run, root, b));

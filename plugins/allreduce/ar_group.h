@@ -21,8 +21,8 @@ kvs_status_t ar_group_open(kvs_net_node_t *node, const char *name, size_t n_extr
 void ar_group_close(ar_group_t *group); /* NULL does nothing */
 
 int ar_group_count(const ar_group_t *group);
-int ar_group_index(const ar_group_t *group);                         /* of this process */
-int ar_group_index_of(const ar_group_t *group, int rank);            /* -1: of another host */
+int ar_group_index(const ar_group_t *group);              /* of this process */
+int ar_group_index_of(const ar_group_t *group, int rank); /* -1: of another host */
 const kvs_net_peer_t *ar_group_peer(const ar_group_t *group, int index);
 void *ar_group_extra(const ar_group_t *group);
 

@@ -5,9 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The backend's options before the environment: KVSTORE_NUM_WORKERS is num_workers. The core has
- * looked behind them already, for KVSTORE_ names. */
-static const char *look_up(void *arg, const char *variable)
+const char *ar_look_up(void *arg, const char *variable)
 {
     const kvs_config_t *config = arg;
     char name[64];
@@ -38,7 +36,7 @@ static kvs_status_t check_alike(const kvs_config_t *config, const char *const *v
     const char *first = NULL, *first_value = NULL;
 
     for (size_t i = 0; i < N_WAYS; i++) {
-        const char *value = look_up((void *)(uintptr_t)config, variables[i]);
+        const char *value = ar_look_up((void *)(uintptr_t)config, variables[i]);
 
         if (value == NULL || value[0] == '\0') {
             continue;
@@ -59,7 +57,7 @@ static kvs_status_t check_alike(const kvs_config_t *config, const char *const *v
 kvs_status_t ar_settings_read(const kvs_config_t *config, kvs_net_settings_t *ret_settings)
 {
     kvs_status_t status =
-        kvs_net_settings_read(look_up, (void *)(uintptr_t)config, ret_settings);
+        kvs_net_settings_read(ar_look_up, (void *)(uintptr_t)config, ret_settings);
 
     if (status == KVS_OK && ret_settings->role == KVS_NET_WORKER) {
         status = check_alike(config, sizes, "the number of workers");

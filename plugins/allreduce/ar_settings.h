@@ -6,6 +6,10 @@
 
 #include <kvstore/net.h>
 
+/* A kvs_net_lookup_t whose `arg` is a kvs_config_t: the backend's options before the environment;
+ * KVSTORE_NUM_WORKERS is num_workers. The core has looked behind them already, for KVSTORE_ names. */
+const char *ar_look_up(void *arg, const char *variable);
+
 /* As kvs_net_settings_read, through the options of `config`. ERR_ARGUMENT also where two variables
  * that are set contradict each other: the text names both. */
 kvs_status_t ar_settings_read(const kvs_config_t *config, kvs_net_settings_t *ret_settings);
@@ -35,11 +39,6 @@ static inline int64_t ar_net_timeout(int64_t timeout_ms)
          .type = "text",                                                                           \
          .preset = "",                                                                             \
          .doc = "workers in the job",                                                              \
-         .flags = KVS_OPTION_LOCAL},                                                               \
-        {.name = "num_servers",                                                                    \
-         .type = "text",                                                                           \
-         .preset = "",                                                                             \
-         .doc = "servers in the job",                                                              \
          .flags = KVS_OPTION_LOCAL},                                                               \
         {.name = "scheduler",                                                                      \
          .type = "text",                                                                           \
@@ -79,10 +78,17 @@ static inline int64_t ar_net_timeout(int64_t timeout_ms)
          .preset = "300",                                                                          \
          .doc = "seconds to wait until all processes are there; 0: for ever",                      \
          .flags = KVS_OPTION_LOCAL},                                                               \
-        {.name = "announce",                                                                       \
-         .type = "text",                                                                           \
-         .preset = "",                                                                             \
-         .doc = "file that a scheduler writes its address to, once it listens",                    \
-         .flags = KVS_OPTION_LOCAL}
+    {                                                                                              \
+        .name = "announce", .type = "text", .preset = "",                                          \
+        .doc = "file that a scheduler writes its address to, once it listens",                     \
+        .flags = KVS_OPTION_LOCAL                                                                  \
+    }
+
+/* And where there are servers: `kvstore run` starts some for backends that have this option. */
+#define AR_SERVER_OPTIONS                                                                          \
+    {                                                                                              \
+        .name = "num_servers", .type = "text", .preset = "", .doc = "servers in the job",          \
+        .flags = KVS_OPTION_LOCAL                                                                  \
+    }
 
 #endif

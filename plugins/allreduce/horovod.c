@@ -8,7 +8,7 @@
 #include <string.h>
 
 typedef struct horovod_store {
-    hvd_store_t store; /* of a job of several; else its job is NULL */
+    hvd_store_t store;        /* of a job of several; else its job is NULL */
     kvs_net_job_t *scheduler; /* NULL: this process is a worker */
 } horovod_store_t;
 
@@ -17,9 +17,9 @@ typedef struct horovod_store {
 static kvs_status_t open_worker(horovod_store_t *store, const kvs_net_settings_t *settings,
                                 const kvs_open_args_t *args)
 {
-    hvd_job_options_t options = {
-        .fusion_bytes = (uint64_t)ar_option_int(args->config, "fusion_threshold"),
-        .engine = kvs_plugin_host->option(args->config, "engine")};
+    hvd_job_options_t options = {.fusion_bytes =
+                                     (uint64_t)ar_option_int(args->config, "fusion_threshold"),
+                                 .engine = kvs_plugin_host->option(args->config, "engine")};
     hvd_job_t *job;
     kvs_status_t status = hvd_job_get(settings, &options, &job);
 
@@ -132,9 +132,8 @@ static kvs_status_t horovod_num_workers(void *state, int *ret_num_workers)
 static kvs_status_t horovod_local_rank(void *state, int *ret_local_rank)
 {
     const horovod_store_t *store = state;
-    int local = store->store.job == NULL
-                    ? 0
-                    : kvs_net_node_local_rank(hvd_job_node(store->store.job));
+    int local =
+        store->store.job == NULL ? 0 : kvs_net_node_local_rank(hvd_job_node(store->store.job));
 
     return give(store, "local_rank", local, 0, ret_local_rank);
 }
@@ -144,8 +143,7 @@ static kvs_status_t horovod_barrier(void *state)
     horovod_store_t *store = state;
     kvs_status_t status = check_worker(store, "barrier");
 
-    return status != KVS_OK || store->store.job == NULL ? status
-                                                        : hvd_store_barrier(&store->store);
+    return status != KVS_OK || store->store.job == NULL ? status : hvd_store_barrier(&store->store);
 }
 
 static kvs_status_t horovod_join_last(void *state, int *ret_last_rank)
@@ -249,4 +247,4 @@ static const kvs_backend_t horovod_backend = {
 
 static const kvs_backend_t *const horovod_backends[] = {&horovod_backend};
 
-KVS_PLUGIN(horovod, HVD_VERSION, .backends = horovod_backends, .n_backends = 1)
+KVS_PLUGIN(horovod, HOROVOD_VERSION, .backends = horovod_backends, .n_backends = 1)

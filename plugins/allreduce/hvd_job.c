@@ -462,9 +462,8 @@ static kvs_status_t run_exchange(hvd_job_t *job, hvd_pending_t **pending, size_t
     if (status != KVS_OK) {
         return status;
     }
-    status = pending[0]->run != NULL
-                 ? pending[0]->run(pending[0], job, &party, go->items[0].extra)
-                 : run_pieces(job, pending, n, &party);
+    status = pending[0]->run != NULL ? pending[0]->run(pending[0], job, &party, go->items[0].extra)
+                                     : run_pieces(job, pending, n, &party);
     if (status != KVS_OK) {
         /* Members are not where the others think they are: this can't be mended. */
         (void)kvs_net_node_tell(job->node, 0, status, kvs_plugin_host->last_error());
@@ -686,7 +685,7 @@ static kvs_status_t open_table(hvd_job_t *job, const hvd_job_options_t *options)
 static kvs_status_t open_node(hvd_job_t *job)
 {
     static const kvs_net_fact_t facts[] = {
-        {"plugin", "horovod " HVD_VERSION},
+        {"plugin", "horovod " HOROVOD_VERSION},
         {"messages", HVD_MESSAGES_VERSION},
     };
     kvs_net_node_args_t args = KVS_NET_NODE_ARGS_INIT;
@@ -709,9 +708,8 @@ static kvs_status_t open_node(hvd_job_t *job)
 
 static kvs_status_t open_engine(hvd_job_t *job)
 {
-    kvs_status_t status =
-        ar_group_open(job->node, "horovod", hvd_quick_bytes(job->n_workers),
-                      job->settings.rendezvous_ms, &job->group);
+    kvs_status_t status = ar_group_open(job->node, "horovod", hvd_quick_bytes(job->n_workers),
+                                        job->settings.rendezvous_ms, &job->group);
 
     if (status == KVS_OK && ar_group_count(job->group) < job->n_workers) {
         status = kvs_fail(KVS_ERR_UNAVAILABLE,

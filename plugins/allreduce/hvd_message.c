@@ -6,7 +6,7 @@
 
 const char *hvd_what_name(uint8_t what)
 {
-    static const char *const names[] = {"?",         "pushpull",          "broadcast",
+    static const char *const names[] = {"?",         "pushpull",         "broadcast",
                                         "allgather", "pushpull of rows", "join"};
 
     return names[what <= HVD_JOIN ? what : 0];
@@ -183,8 +183,8 @@ kvs_status_t hvd_get_go(hvd_view_t *view, hvd_go_t *ret_go)
     go.n_members = hvd_get_u32(view);
     go.n_items = hvd_get_u32(view);
     has_extras = hvd_get_u32(view) != 0;
-    if (view->failed || go.n_members == 0 || go.n_items == 0 ||
-        go.n_members > view->n_left / 4 || go.n_items > view->n_left / 8) {
+    if (view->failed || go.n_members == 0 || go.n_items == 0 || go.n_members > view->n_left / 4 ||
+        go.n_items > view->n_left / 8) {
         return malformed("go");
     }
     if (!make_room(&go)) {

@@ -13,12 +13,12 @@
 #define HVD_MESSAGES_VERSION "1"
 #define HVD_MAX_NDIM         32
 
-enum { /* kinds of messages: the header, one byte */
-    HVD_ASK = 1, /* to worker 0: hvd_ask_t … */
-    HVD_GO,      /* from worker 0: carry out an exchange: hvd_go_t */
-    HVD_NO,      /* from worker 0: hvd_no_t */
-    HVD_JOINED,  /* from worker 0: all have joined: ticket, 8 bytes, and the last to come, 4 bytes */
-    HVD_CLOSE    /* to worker 0: this worker has closed a store: its number, 4 bytes */
+enum {              /* kinds of messages: the header, one byte */
+       HVD_ASK = 1, /* to worker 0: hvd_ask_t … */
+       HVD_GO,      /* from worker 0: carry out an exchange: hvd_go_t */
+       HVD_NO,      /* from worker 0: hvd_no_t */
+       HVD_JOINED, /* from worker 0: all have joined: ticket, 8 bytes, and the last to come, 4 bytes */
+       HVD_CLOSE /* to worker 0: this worker has closed a store: its number, 4 bytes */
 };
 
 typedef enum hvd_what {
@@ -56,9 +56,9 @@ typedef struct hvd_go_item {
 
 /* An exchange: all items in one. */
 typedef struct hvd_go {
-    uint32_t number;  /* its place in the order of all */
+    uint32_t number; /* its place in the order of all */
     uint32_t n_members;
-    int *members;     /* ranks, ascending */
+    int *members; /* ranks, ascending */
     uint32_t n_items;
     hvd_go_item_t *items;
     int64_t *extras;

@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LINE       64
-#define SHORT_MAX  48 /* bytes that fit beside the word */
-#define TOTAL_MAX  ((uint64_t)512 << 10) /* of all workers' values: each sums them all */
+#define LINE      64
+#define SHORT_MAX 48                    /* bytes that fit beside the word */
+#define TOTAL_MAX ((uint64_t)512 << 10) /* of all workers' values: each sums them all */
 
 /* A word: the gate's number plus one, times two, plus one if it was shut. */
 typedef struct slot {
@@ -69,8 +69,7 @@ kvs_status_t hvd_quick_open(kvs_net_node_t *node, ar_group_t *group, hvd_quick_t
     quick->node = node;
     quick->index = ar_group_index(group);
     quick->long_values = shared;
-    quick->members =
-        (member_t *)(void *)(shared + (size_t)quick->n * 2 * HVD_QUICK_MAX_BYTES);
+    quick->members = (member_t *)(void *)(shared + (size_t)quick->n * 2 * HVD_QUICK_MAX_BYTES);
     *ret_quick = quick;
     return KVS_OK;
 }
@@ -98,8 +97,8 @@ static slot_t *slot_of(const hvd_quick_t *quick, int member)
 static void *values_of(const hvd_quick_t *quick, int member, size_t n_bytes)
 {
     return n_bytes <= SHORT_MAX ? (void *)slot_of(quick, member)->values
-                                : quick->long_values +
-                                      ((size_t)member * 2 + (quick->gate & 1)) * HVD_QUICK_MAX_BYTES;
+                                : quick->long_values + ((size_t)member * 2 + (quick->gate & 1)) *
+                                                           HVD_QUICK_MAX_BYTES;
 }
 
 /* Everybody has left the gate before the last. */
@@ -141,10 +140,9 @@ static bool meet(hvd_quick_t *quick, int member, uint64_t digest, kvs_net_spin_t
     while ((word = atomic_load_explicit(&slot->word, memory_order_acquire)) < came &&
            kvs_net_node_spin(quick->node, spin)) {
     }
-    if (word < came && atomic_compare_exchange_strong_explicit(&slot->word, &word,
-                                                               word_of(quick->gate, true),
-                                                               memory_order_acquire,
-                                                               memory_order_acquire)) {
+    if (word < came &&
+        atomic_compare_exchange_strong_explicit(&slot->word, &word, word_of(quick->gate, true),
+                                                memory_order_acquire, memory_order_acquire)) {
         return false;
     }
     return word == came && slot->digest == digest;

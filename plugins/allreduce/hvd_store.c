@@ -265,16 +265,16 @@ static kvs_status_t prepare(hvd_op_t *op, const kvs_group_t *group)
 
     item->op = op;
     item->group = group;
-    item->pending = (hvd_pending_t){
-        .what = op->pub->verb == KVS_VERB_PUSHPULL ? HVD_REDUCE : HVD_BROADCAST,
-        .dtype = kvs_dtype_index(value->dtype),
-        .piece = {.n_elems = kvs_tensor_n_elems(value),
-                  .values = group->values,
-                  .n_values = group->n_values,
-                  .outs = group->outs,
-                  .n_outs = group->n_outs},
-        .timeout_ms = op->store->timeout_ms,
-        .end = on_end};
+    item->pending =
+        (hvd_pending_t){.what = op->pub->verb == KVS_VERB_PUSHPULL ? HVD_REDUCE : HVD_BROADCAST,
+                        .dtype = kvs_dtype_index(value->dtype),
+                        .piece = {.n_elems = kvs_tensor_n_elems(value),
+                                  .values = group->values,
+                                  .n_values = group->n_values,
+                                  .outs = group->outs,
+                                  .n_outs = group->n_outs},
+                        .timeout_ms = op->store->timeout_ms,
+                        .end = on_end};
     if (holds || group->n_values > AR_MAX_VALUES) {
         kvs_status_t status = hvd_held_make(group, &item->held);
 

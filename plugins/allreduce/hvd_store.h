@@ -36,7 +36,7 @@ struct hvd_item {
     hvd_pending_t pending; /* first */
     hvd_op_t *op;
     const kvs_group_t *group;
-    hvd_item_t *next; /* on its key */
+    hvd_item_t *next;  /* on its key */
     kvs_tensor_t held; /* values that were summed when the operation was issued; data NULL: none */
 };
 

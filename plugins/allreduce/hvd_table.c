@@ -13,10 +13,10 @@
 #include <string.h>
 
 #define N_BUCKETS   1024
-#define MAX_RUNNING 2                     /* exchanges under way in worker 0's process */
-#define SMALL_BYTES ((uint64_t)1 << 20)   /* arrays up to here go together with others */
-#define MAX_FUSED   4096                  /* items */
-#define MAX_NAMED   8                     /* workers in a text */
+#define MAX_RUNNING 2                   /* exchanges under way in worker 0's process */
+#define SMALL_BYTES ((uint64_t)1 << 20) /* arrays up to here go together with others */
+#define MAX_FUSED   4096                /* items */
+#define MAX_NAMED   8                   /* workers in a text */
 
 typedef struct part {
     bool came;
@@ -461,8 +461,8 @@ static size_t pick(hvd_table_t *table, entry_t **ret_entries)
         entry_t *entry = *link;
         uint64_t more = n_bytes_of(&entry->first);
 
-        if (n > 0 && (!fuse(table, ret_entries[0], entry) ||
-                      n_bytes + more > table->fusion_bytes)) {
+        if (n > 0 &&
+            (!fuse(table, ret_entries[0], entry) || n_bytes + more > table->fusion_bytes)) {
             link = &entry->next;
             continue;
         }
@@ -545,8 +545,7 @@ static void make_ready(hvd_table_t *table, entry_t *entry)
     entry_t **link = &table->ready;
 
     take_out(table, entry);
-    if (table->last_ready != NULL &&
-        table->last_ready->first.priority >= entry->first.priority) {
+    if (table->last_ready != NULL && table->last_ready->first.priority >= entry->first.priority) {
         link = &table->last_ready->next;
     }
     while (*link != NULL && (*link)->first.priority >= entry->first.priority) {
@@ -572,8 +571,7 @@ static void settle(hvd_table_t *table, entry_t *entry, const store_t *store)
             continue;
         }
         if (table->lost[rank] != NULL || store->closed[rank]) {
-            say(&text, "%s%s",
-                table->lost[rank] != NULL ? table->lost[rank] : label(table, rank),
+            say(&text, "%s%s", table->lost[rank] != NULL ? table->lost[rank] : label(table, rank),
                 table->lost[rank] != NULL ? "" : " has closed the store");
             fail(table, entry, KVS_ERR_PEER, &text);
             forget_if_told(table, entry);
@@ -636,8 +634,7 @@ static void check_join(hvd_table_t *table, store_t *store)
 
     for (int rank = 0; rank < table->n_workers && store->n_joined > 0; rank++) {
         if (table->lost[rank] != NULL || store->closed[rank]) {
-            say(&text, "%s%s",
-                table->lost[rank] != NULL ? table->lost[rank] : label(table, rank),
+            say(&text, "%s%s", table->lost[rank] != NULL ? table->lost[rank] : label(table, rank),
                 table->lost[rank] != NULL ? "" : " has closed the store");
             fail_join(table, store, KVS_ERR_PEER, text.at);
         }
@@ -709,7 +706,8 @@ void hvd_table_ask(hvd_table_t *table, int rank, const hvd_ask_t *ask, int64_t n
     }
     entry = find(table, ask, hash);
     if (entry != NULL && entry->parts[rank].came) {
-        send_no(table, rank, ask->ticket, KVS_ERR_INTERNAL, "the same exchange was asked for twice");
+        send_no(table, rank, ask->ticket, KVS_ERR_INTERNAL,
+                "the same exchange was asked for twice");
         return;
     }
     if (entry == NULL) {

@@ -35,10 +35,11 @@ static void find_programs(const char *argv0, char *self, char *kvstore)
 kvs_status_t job_start(const options_t *options, int argc, char **argv)
 {
     char self[PATH_MAX], kvstore[PATH_MAX + 16], n_workers[24], n_servers[24];
-    const char *head[] = {kvstore,          "run", "-w", n_workers, "-s", n_servers, "--backend",
-                          options->backend, "--",  self};
-    size_t n_head = sizeof(head) / sizeof(head[0]);
-    const char **all = calloc(n_head + (size_t)argc, sizeof(*all));
+    const char *head[] = {kvstore,          "run", "-w",     n_workers, "--backend",
+                          options->backend, "-s",  n_servers};
+    size_t n_head =
+        sizeof(head) / sizeof(head[0]) - (options->n_servers == OPTIONS_NO_WORD ? 2 : 0);
+    const char **all = calloc(n_head + 2 + (size_t)argc, sizeof(*all));
 
     if (all == NULL) {
         return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for a command line");
@@ -46,7 +47,9 @@ kvs_status_t job_start(const options_t *options, int argc, char **argv)
     find_programs(argv[0], self, kvstore);
     snprintf(n_workers, sizeof(n_workers), "%zu", options->n_workers);
     snprintf(n_servers, sizeof(n_servers), "%zu", options->n_servers);
-    memcpy(all, head, sizeof(head));
+    memcpy(all, head, n_head * sizeof(head[0]));
+    all[n_head++] = "--";
+    all[n_head++] = self;
     for (int i = 1; i < argc; i++) {
         all[n_head + (size_t)i - 1] = argv[i];
     }

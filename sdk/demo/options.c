@@ -38,7 +38,7 @@ static const row_t rows[] = {
      "start N processes that work together; their devices share every batch (default: only this "
      "one)",
      COUNT, offsetof(options_t, n_workers), 1, 64},
-    {'s', "servers", "M", "with -w: start M servers (default 1)", COUNT,
+    {'s', "servers", "M", "with -w: start M servers (default 1, if the backend has any)", COUNT,
      offsetof(options_t, n_servers), 0, 64},
     {0, "epochs", "N", "passes over the training set (default 12)", COUNT,
      offsetof(options_t, n_epochs), 1, 1000},
@@ -230,7 +230,7 @@ static kvs_status_t check_together(const options_t *options)
 kvs_status_t options_parse(int argc, char **argv, const char *out_dir, options_t *ret_options)
 {
     options_t options = {.backend = "local",
-                         .n_servers = 1,
+                         .n_servers = OPTIONS_NO_WORD,
                          .n_epochs = 12,
                          .threshold = DEFAULT_THRESHOLD,
                          .task_name = "images",

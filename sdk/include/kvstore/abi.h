@@ -70,7 +70,10 @@ enum {
     /* Arrays of the call share memory. The op then holds every group of the call: read all values
      * before any out is written, and write outs in ascending out_index. (Outs and values of one
      * group that are the very same array don't set this: element-wise in-place work is fine.) */
-    KVS_OP_SHARED = 2
+    KVS_OP_SHARED = 2,
+    /* The caller waits for the end: no event. An asynchronous backend may then spend the microseconds
+     * of waking a thread on the calling one, if that is all the operation takes. */
+    KVS_OP_WAITS = 4
 };
 
 /* One operation. Groups of push and pushpull ascend by key number: the order in which updaters and
