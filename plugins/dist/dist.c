@@ -186,6 +186,29 @@ static kvs_status_t dist_set_optimizer_attr(void *state, const kvs_param_t *attr
                                  : kvs_hoststore_set_optimizer_attr(&store->host, attr);
 }
 
+static kvs_status_t dist_save_optimizer_states(void *state, const char *path, int dump_optimizer)
+{
+    dist_store_t *store = state;
+
+    if (store->role != NULL) {
+        return dist_role_refuse(store->role, "save_optimizer_states");
+    }
+    return store->worker != NULL
+               ? dist_worker_save_states(store->worker, path, dump_optimizer)
+               : kvs_hoststore_save_optimizer_states(&store->host, path, dump_optimizer);
+}
+
+static kvs_status_t dist_load_optimizer_states(void *state, const char *path)
+{
+    dist_store_t *store = state;
+
+    if (store->role != NULL) {
+        return dist_role_refuse(store->role, "load_optimizer_states");
+    }
+    return store->worker != NULL ? dist_worker_load_states(store->worker, path)
+                                 : kvs_hoststore_load_optimizer_states(&store->host, path);
+}
+
 static kvs_status_t dist_set_gradient_compression(void *state, const kvs_param_t *params,
                                                   size_t n_params)
 {
@@ -314,6 +337,8 @@ static const kvs_backend_ops_t dist_ops = {
     .set_optimizer = dist_set_optimizer,
     .set_optimizer_attr = dist_set_optimizer_attr,
     .set_gradient_compression = dist_set_gradient_compression,
+    .save_optimizer_states = dist_save_optimizer_states,
+    .load_optimizer_states = dist_load_optimizer_states,
     .rank = dist_rank,
     .num_workers = dist_num_workers,
     .local_rank = dist_local_rank,

@@ -7,7 +7,7 @@
 
 /* ---- Writing ----------------------------------------------------------------------------------- */
 
-static void put(dist_bytes_t *bytes, const void *data, size_t n)
+int dist_bytes_reserve(dist_bytes_t *bytes, size_t n)
 {
     if (!bytes->failed && bytes->capacity - bytes->n < n) {
         size_t capacity = 2 * bytes->capacity + n + 64;
@@ -19,7 +19,12 @@ static void put(dist_bytes_t *bytes, const void *data, size_t n)
             bytes->capacity = capacity;
         }
     }
-    if (!bytes->failed && n > 0) {
+    return !bytes->failed;
+}
+
+static void put(dist_bytes_t *bytes, const void *data, size_t n)
+{
+    if (dist_bytes_reserve(bytes, n) && n > 0) {
         memcpy(bytes->data + bytes->n, data, n);
         bytes->n += n;
     }
@@ -55,6 +60,11 @@ void dist_put_real(dist_bytes_t *bytes, double value)
 
     memcpy(&bits, &value, sizeof(bits));
     dist_put_u64(bytes, bits);
+}
+
+void dist_put_bytes(dist_bytes_t *bytes, const void *data, size_t n)
+{
+    put(bytes, data, n);
 }
 
 /* Its length with the ending 0, then both; the length 0 is NULL. */
@@ -128,6 +138,11 @@ double dist_get_real(dist_view_t *view)
 
     memcpy(&value, &bits, sizeof(value));
     return value;
+}
+
+const void *dist_get_bytes(dist_view_t *view, size_t n)
+{
+    return get(view, n);
 }
 
 const char *dist_get_text(dist_view_t *view)

@@ -24,6 +24,9 @@ void dist_put_u32(dist_bytes_t *bytes, uint32_t value);
 void dist_put_u64(dist_bytes_t *bytes, uint64_t value);
 void dist_put_i64(dist_bytes_t *bytes, int64_t value);
 void dist_put_real(dist_bytes_t *bytes, double value);
+/* Room for `n` more bytes at data + n, which the caller then counts: 0 if there is no memory. */
+int dist_bytes_reserve(dist_bytes_t *bytes, size_t n);
+void dist_put_bytes(dist_bytes_t *bytes, const void *data, size_t n);
 void dist_put_text(dist_bytes_t *bytes, const char *text); /* NULL stays NULL */
 void dist_bytes_release(dist_bytes_t *bytes);
 
@@ -46,6 +49,8 @@ int64_t dist_get_i64(dist_view_t *view);
 double dist_get_real(dist_view_t *view);
 /* Points into the bytes, where a 0 ends it; holds no other 0. */
 const char *dist_get_text(dist_view_t *view);
+/* The next `n` bytes, where they are; NULL: there are fewer. */
+const void *dist_get_bytes(dist_view_t *view, size_t n);
 /* A number of items that take at least `item_bytes` each: never more than there can be. */
 uint32_t dist_get_count(dist_view_t *view, size_t item_bytes);
 

@@ -18,13 +18,11 @@ void dist_call_ended(dist_call_t *call, kvs_status_t status, const char *text)
     pthread_cond_broadcast(&call->request.worker->changed);
 }
 
-static kvs_status_t ask(dist_worker_t *worker, uint32_t server, uint8_t kind, int64_t number,
-                        const dist_bytes_t *body)
+kvs_status_t dist_worker_ask(dist_worker_t *worker, dist_ask_t *what)
 {
-    dist_call_t call = {.request = {.worker = worker, .kind = kind, .server = server},
-                        .body = body->data,
-                        .n_body = body->n,
-                        .number = number};
+    dist_call_t call = {
+        .request = {.worker = worker, .kind = what->header.kind, .server = what->server},
+        .ask = what};
     kvs_status_t status;
 
     call.request.call = &call;
@@ -45,6 +43,20 @@ static kvs_status_t ask(dist_worker_t *worker, uint32_t server, uint8_t kind, in
                  : kvs_fail(call.status, "%s", call.text == NULL ? "no memory" : call.text);
     free(call.text);
     return status;
+}
+
+static kvs_status_t ask(dist_worker_t *worker, uint32_t server, uint8_t kind, int64_t number,
+                        const dist_bytes_t *body)
+{
+    dist_ask_t what = {.server = server,
+                       .header = {.kind = kind, .first = number},
+                       .body = body->data,
+                       .n_body = body->n};
+
+    if (kind == DIST_OPTIMIZER || kind == DIST_ATTR) {
+        what.header.optimizer = (uint32_t)number;
+    }
+    return dist_worker_ask(worker, &what);
 }
 
 /* ---- Optimizers --------------------------------------------------------------------------------------- */

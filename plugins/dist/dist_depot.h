@@ -20,6 +20,7 @@
 typedef struct dist_depot dist_depot_t;
 typedef struct dist_entry dist_entry_t;
 typedef struct dist_name dist_name_t;
+typedef struct dist_loading dist_loading_t;
 
 /* Something that waits, looked at as time passes. */
 typedef struct dist_wait {
@@ -69,7 +70,7 @@ typedef struct dist_round {
     dist_push_t pushes[]; /* by rank */
 } dist_round_t;
 
-/* A pull that waits for a round to be over. */
+/* A pull that waits for a round to be over; or, of an asynchronous store, for states. */
 typedef struct dist_pull {
     struct dist_pull *next;
     int worker;
@@ -142,7 +143,10 @@ struct dist_entry {
     dist_pull_t *pulls;
     uint32_t optimizer; /* which one the states belong to; 0: none */
     kvs_opt_key_t opt;
-    void *merge; /* the sum as a whole, where something needs it */
+    kvs_opt_key_t loaded; /* from a file, not in force yet */
+    int64_t load_try;     /* which try of rank 0's brought them */
+    bool exchanges;       /* they are to be in force as soon as no update runs */
+    void *merge;          /* the sum as a whole, where something needs it */
     dist_sums_t *sums;
     dist_wait_t wait;
 };
@@ -285,6 +289,22 @@ void dist_codecs_take(dist_depot_t *depot, const dist_header_t *header,
                       const kvs_net_message_t *message);
 void dist_codecs_free(dist_depot_t *depot);
 
+/* ---- States of optimizers, out and in: dist_server_states.c ---------------------------------------------- */
+
+/* Answer with a run of the states. */
+void dist_states_answer(dist_entry_t *entry, const dist_header_t *asked, int worker);
+void dist_states_send_optimizer(dist_depot_t *depot, const dist_header_t *header, int worker);
+void dist_states_take_optimizer(dist_depot_t *depot, const dist_header_t *header,
+                                const kvs_net_message_t *message);
+void dist_states_take(dist_entry_t *entry, const dist_header_t *header,
+                      const kvs_net_message_t *message);
+void dist_states_load(dist_depot_t *depot, const dist_header_t *header, int worker);
+/* No update runs: put loaded states in force, if that is to be. */
+void dist_states_exchange(dist_entry_t *entry);
+/* Worker 0 is gone: nobody will load. */
+void dist_states_check_gone(dist_depot_t *depot);
+void dist_states_free(dist_depot_t *depot);
+
 /* ---- Depots ------------------------------------------------------------------------------------------ */
 
 struct dist_depot {
@@ -301,6 +321,15 @@ struct dist_depot {
     uint32_t n_optimizers;
     dist_codec_t *codecs; /* in order of set_gradient_compression */
     uint32_t n_codecs;
+    kvs_opt_t *load_opt; /* of a file, not in force yet; NULL: none */
+    int64_t load_opt_try;
+    int64_t load_try; /* of the last load: which try, for which optimizer, with counts? */
+    uint32_t load_optimizer;
+    bool load_counts;
+    int64_t n_loads;
+    dist_loading_t *loadings; /* workers that wait for rank 0's */
+    kvs_opt_t **replaced;     /* optimizers that a load has replaced */
+    size_t n_replaced;
     char **closed;        /* by rank: NULL, or that this worker has closed the store */
     const void **sources; /* room for an array of each worker */
     void *scratch;        /* room for a part */
@@ -312,6 +341,9 @@ struct dist_depot {
 const char *dist_depot_why_gone(const dist_depot_t *depot, int worker);
 /* "worker 3 (host a, pid 71)" */
 const char *dist_depot_worker_label(const dist_depot_t *depot, int worker);
+/* Send an answer; the body is copied. */
+void dist_depot_answer(dist_depot_t *depot, int worker, const dist_header_t *header,
+                       const void *body, size_t n_bytes);
 /* Answer a request; `text` is sent if `status` is not 0. */
 void dist_depot_send_done(dist_depot_t *depot, int worker, uint64_t request, kvs_status_t status,
                           const char *text);

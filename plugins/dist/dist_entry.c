@@ -32,6 +32,7 @@ void dist_entry_free(dist_entry_t *entry)
         entry->pulls = next;
     }
     kvs_opt_key_release(&entry->opt);
+    kvs_opt_key_release(&entry->loaded);
     cpu->free(host_device, entry->merge, entry->n_bytes);
     cpu->free(host_device, entry->weight, entry->n_bytes);
     free(entry->parts);
@@ -256,6 +257,9 @@ static void answer_pull(dist_entry_t *entry, const dist_header_t *header, int wo
 {
     if (header->kind == DIST_PULL_ROWS) {
         dist_rows_answer(entry, header, message);
+    } else if (header->kind == DIST_GET_STATES) {
+        dist_states_answer(entry, header, worker);
+        kvs_net_message_release(message);
     } else {
         send_value(entry, worker, header->request);
         kvs_net_message_release(message);

@@ -40,6 +40,12 @@ static const struct {
     [DIST_PUSH_ROWS] = {ROWS_WITH_IDS, 1},
     [DIST_PULL_ROWS] = {IDS, 1},
     [DIST_ROWS] = {ROWS, 1},
+    [DIST_GET_STATES] = {NOTHING, 1},
+    [DIST_GET_OPTIMIZER] = {NOTHING, 0},
+    [DIST_PUT_OPTIMIZER] = {ANYTHING, 0},
+    [DIST_PUT_STATES] = {ANYTHING, 1},
+    [DIST_LOAD] = {NOTHING, 0},
+    [DIST_STATES] = {ANYTHING, 0},
 };
 
 /* Written through a fixed array: dist_bytes_t would allocate for each message. */

@@ -60,6 +60,14 @@ typedef enum dist_kind {
     DIST_PULL_ROWS,  /* body: ids; ROWS, once `round` is over */
     /* to workers */
     DIST_ROWS, /* the rows asked for, as they were */
+    /* to servers: states of optimizers; see MESSAGES.md */
+    DIST_GET_STATES,    /* of the key, from byte `first` on; STATES */
+    DIST_GET_OPTIMIZER, /* STATES; body: the `optimizer`-th, packed */
+    DIST_PUT_OPTIMIZER, /* rank 0: of load `round`; DONE */
+    DIST_PUT_STATES,    /* rank 0: of load `round`: of the key, from byte `first` on; DONE */
+    DIST_LOAD, /* rank 0: put them in force; others: wait for that; `n` is this worker's number; DONE */
+    /* to workers */
+    DIST_STATES,
     DIST_N_KINDS
 } dist_kind_t;
 

@@ -202,15 +202,13 @@ static kvs_status_t send_record(dist_request_t *request)
 
 static kvs_status_t send_call(dist_request_t *request)
 {
-    const dist_call_t *call = request->call;
-    dist_header_t header = header_of(request);
+    const dist_ask_t *ask = request->call->ask;
+    dist_header_t header = ask->header;
     kvs_net_send_t net = KVS_NET_SEND_INIT;
 
-    header.first = call->number;
-    header.optimizer =
-        request->kind == DIST_OPTIMIZER || request->kind == DIST_ATTR ? (uint32_t)call->number : 0;
-    net.body = call->body;
-    net.n_body_bytes = call->n_body;
+    header.request = request->id;
+    net.body = ask->body;
+    net.n_body_bytes = ask->n_body;
     return send(request, &header, &net);
 }
 
@@ -635,6 +633,25 @@ static void take_record(dist_request_t *request, const kvs_net_message_t *messag
     end(request);
 }
 
+static void take_states(dist_request_t *request, const dist_header_t *header,
+                        const kvs_net_message_t *message)
+{
+    dist_ask_t *ask = request->call == NULL ? NULL : request->call->ask;
+
+    if (ask == NULL || ask->reply == NULL) {
+        fail_answer(request, message);
+        return;
+    }
+    ask->answer = *header;
+    dist_put_bytes(ask->reply, message->body, message->n_body_bytes);
+    if (ask->reply->failed) {
+        fail_request(request, KVS_ERR_NO_MEMORY, "no memory for an answer");
+        return;
+    }
+    dist_call_ended(request->call, KVS_OK, "");
+    end(request);
+}
+
 static void take_answer(dist_worker_t *worker, const dist_header_t *header,
                         const kvs_net_message_t *message)
 {
@@ -648,6 +665,8 @@ static void take_answer(dist_worker_t *worker, const dist_header_t *header,
         take_part(request, header, message);
     } else if (request != NULL && header->kind == DIST_ROWS) {
         take_rows(request, header, message);
+    } else if (request != NULL && header->kind == DIST_STATES) {
+        take_states(request, header, message);
     } else if (request != NULL) {
         take_record(request, message);
     }
@@ -668,7 +687,7 @@ void dist_worker_message(void *arg, kvs_net_message_t *message)
     } else if (header.kind == DIST_TELL) {
         dist_worker_tell(worker, header.key, header.status, copy_text(message, text, sizeof(text)));
     } else if (header.kind == DIST_DONE || header.kind == DIST_PART || header.kind == DIST_RECORD ||
-               header.kind == DIST_ROWS) {
+               header.kind == DIST_ROWS || header.kind == DIST_STATES) {
         take_answer(worker, &header, message);
     } else {
         kvs_log(KVS_LOG_WARN, "dist", "a message of kind %u from %s is not for workers: dropped",

@@ -81,6 +81,7 @@ static void shift(dist_entry_t *entry)
     entry->rounds[0] = entry->rounds[1];
     entry->rounds[1] = NULL;
     entry->n_done++;
+    dist_states_exchange(entry);
     if (entry->rounds[0] != NULL) {
         dist_round_begin(entry);
     } else {

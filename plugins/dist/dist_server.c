@@ -100,6 +100,7 @@ static void free_depot(dist_depot_t *depot)
     dist_directory_free(depot);
     dist_optimizers_free(depot);
     dist_codecs_free(depot);
+    dist_states_free(depot);
     for (int w = 0; depot->closed != NULL && w < depot->n_workers; w++) {
         free(depot->closed[w]);
     }
@@ -227,6 +228,7 @@ static void check_gone(dist_depot_t *depot, int worker)
         }
     }
     if (worker == 0) {
+        dist_states_check_gone(depot);
         dist_directory_check_gone(depot);
     }
 }
@@ -273,8 +275,8 @@ static void take_close(dist_depot_t *depot, int worker)
 
 /* ---- Answers ------------------------------------------------------------------------------------------ */
 
-static void answer(dist_depot_t *depot, int worker, const dist_header_t *header, const void *body,
-                   size_t n_bytes)
+void dist_depot_answer(dist_depot_t *depot, int worker, const dist_header_t *header,
+                       const void *body, size_t n_bytes)
 {
     uint8_t bytes[DIST_MAX_HEADER_BYTES];
     kvs_net_send_t net = KVS_NET_SEND_INIT;
@@ -294,7 +296,7 @@ void dist_depot_send_done(dist_depot_t *depot, int worker, uint64_t request, kvs
 {
     dist_header_t header = {.kind = DIST_DONE, .request = request, .status = status};
 
-    answer(depot, worker, &header, text, status == KVS_OK ? 0 : strlen(text));
+    dist_depot_answer(depot, worker, &header, text, status == KVS_OK ? 0 : strlen(text));
 }
 
 void dist_depot_tell(dist_depot_t *depot, int worker, uint64_t key, kvs_status_t status,
@@ -302,7 +304,7 @@ void dist_depot_tell(dist_depot_t *depot, int worker, uint64_t key, kvs_status_t
 {
     dist_header_t header = {.kind = DIST_TELL, .key = key, .status = status};
 
-    answer(depot, worker, &header, text, strlen(text));
+    dist_depot_answer(depot, worker, &header, text, strlen(text));
 }
 
 void dist_depot_send_record(dist_depot_t *depot, int worker, uint64_t request,
@@ -316,7 +318,7 @@ void dist_depot_send_record(dist_depot_t *depot, int worker, uint64_t request,
         dist_depot_send_done(depot, worker, request, KVS_ERR_NO_MEMORY,
                              "no memory on the server for a record");
     } else {
-        answer(depot, worker, &header, body.data, body.n);
+        dist_depot_answer(depot, worker, &header, body.data, body.n);
     }
     dist_bytes_release(&body);
 }
@@ -422,11 +424,14 @@ static void take_data(dist_depot_t *depot, const dist_header_t *header, kvs_net_
         dist_async_take_refusal(entry, header, message);
     } else if (header->kind == DIST_REFUSAL) {
         dist_round_take_refusal(entry, header, message);
-    } else if (header->kind == DIST_PULL || header->kind == DIST_PULL_ROWS) {
+    } else if (header->kind == DIST_PULL || header->kind == DIST_PULL_ROWS ||
+               header->kind == DIST_GET_STATES) {
         dist_entry_take_pull(entry, header, message);
         return; /* so does this */
     } else if (header->kind == DIST_VALUE_ROWS) {
         dist_rows_take_value(entry, header, message);
+    } else if (header->kind == DIST_PUT_STATES) {
+        dist_states_take(entry, header, message);
     } else {
         dist_entry_take_value(entry, header, message);
     }
@@ -456,6 +461,8 @@ static bool may_send(const dist_depot_t *depot, const dist_header_t *header,
     case DIST_DEFINE:
     case DIST_VALUE:
     case DIST_VALUE_ROWS:
+    case DIST_PUT_STATES:
+    case DIST_PUT_OPTIMIZER:
         return from->role == KVS_NET_WORKER && from->rank == 0;
     case DIST_PUBLISH:
         return from->role == KVS_NET_WORKER && from->rank == 0 && depot->rank == 0;
@@ -466,6 +473,9 @@ static bool may_send(const dist_depot_t *depot, const dist_header_t *header,
     case DIST_PULL:
     case DIST_PUSH_ROWS:
     case DIST_PULL_ROWS:
+    case DIST_GET_STATES:
+    case DIST_GET_OPTIMIZER:
+    case DIST_LOAD:
     case DIST_OPTIMIZER:
     case DIST_COMPRESSION:
     case DIST_REFUSAL:
@@ -493,6 +503,8 @@ static void take(dist_depot_t *depot, const dist_header_t *header, kvs_net_messa
     case DIST_PUSHPULL:
     case DIST_PULL:
     case DIST_REFUSAL:
+    case DIST_GET_STATES:
+    case DIST_PUT_STATES:
         take_data(depot, header, message);
         return; /* which owns the message */
     case DIST_DEFINE:
@@ -509,6 +521,15 @@ static void take(dist_depot_t *depot, const dist_header_t *header, kvs_net_messa
         break;
     case DIST_COMPRESSION:
         dist_codecs_take(depot, header, message);
+        break;
+    case DIST_GET_OPTIMIZER:
+        dist_states_send_optimizer(depot, header, message->from->rank);
+        break;
+    case DIST_PUT_OPTIMIZER:
+        dist_states_take_optimizer(depot, header, message);
+        break;
+    case DIST_LOAD:
+        dist_states_load(depot, header, message->from->rank);
         break;
     case DIST_COMMAND:
         take_command(depot, header, message);

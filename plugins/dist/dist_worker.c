@@ -973,7 +973,10 @@ static kvs_status_t begin_keys(dist_op_t *op)
     }
     pthread_mutex_lock(&worker->lock);
     for (size_t i = 0; i < n && status == KVS_OK; i++) {
-        renew_key(worker, op->pub->groups[i].key->state, records[i]);
+        dist_key_t *key = op->pub->groups[i].key->state;
+
+        renew_key(worker, key, records[i]);
+        key->host.entry = op->pub->groups[i].key;
     }
     pthread_mutex_unlock(&worker->lock);
     for (size_t i = 0; i < n && records != NULL && status != KVS_OK; i++) {

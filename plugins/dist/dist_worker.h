@@ -145,12 +145,19 @@ struct dist_key {
     size_t n_spare_bytes;
 };
 
-/* A call that waits for answers of servers. */
+/* What a call that waits asks one server. */
+typedef struct dist_ask {
+    uint32_t server;
+    dist_header_t header; /* the kind, and what belongs to it */
+    const void *body;
+    size_t n_body;
+    dist_bytes_t *reply;  /* NULL, or what the answer's body is added to */
+    dist_header_t answer; /* its header, with `reply` */
+} dist_ask_t;
+
 struct dist_call {
     dist_request_t request;
-    const uint8_t *body;
-    size_t n_body;
-    int64_t number; /* goes as `first`, and `optimizer` */
+    dist_ask_t *ask;
     bool done;
     kvs_status_t status;
     char *text;
@@ -184,7 +191,9 @@ struct dist_worker {
     kvs_compression_t *compression; /* NULL: values go as they are */
     uint16_t n_codecs;              /* calls of set_gradient_compression that succeeded */
     uint64_t last_id;               /* rank 0: of keys */
-    uint64_t *loads;                /* rank 0: bytes placed on each server */
+    int64_t n_loads;                /* of files of states, that succeeded */
+    int64_t n_load_tries;
+    uint64_t *loads; /* rank 0: bytes placed on each server */
 
     pthread_mutex_t lock;
     pthread_cond_t changed; /* a call is done, or no operation is left */
@@ -312,8 +321,15 @@ kvs_status_t dist_worker_num_dead_nodes(dist_worker_t *worker, const char *role,
                                         int *ret_dead);
 /* Without answers: this worker pushes no more. */
 void dist_worker_say_closed(dist_worker_t *worker);
+/* Send and wait for the answer, or for the store's deadline. */
+kvs_status_t dist_worker_ask(dist_worker_t *worker, dist_ask_t *ask);
 /* The call's request has ended. Lock held. */
 void dist_call_ended(dist_call_t *call, kvs_status_t status, const char *text);
+
+/* ---- dist_states.c ------------------------------------------------------------------------------- */
+
+kvs_status_t dist_worker_save_states(dist_worker_t *worker, const char *path, int dump_optimizer);
+kvs_status_t dist_worker_load_states(dist_worker_t *worker, const char *path);
 
 /* ---- small things -------------------------------------------------------------------------------- */
 

@@ -226,6 +226,39 @@ static void a_key_that_is_not_in_the_file_has_no_states_afterwards(void)
     states_rig_release(&second);
 }
 
+static void a_packed_optimizer_goes_on_where_it_was(void)
+{
+    const kvs_param_t steps[] = {integer("step", 2), real("factor", 0.5)};
+    kvs_optimizer_spec_t spec = KVS_OPTIMIZER_INIT;
+    kvs_opt_t *opt = NULL, *other = NULL;
+    char *bytes = NULL, *again = NULL;
+    size_t n = 0, n_again = 0;
+    states_rig_t rig;
+
+    spec.name = "nadam";
+    spec.schedule = "factor";
+    spec.schedule_params = steps;
+    spec.n_schedule_params = 2;
+    KT_OK(kvs_opt_new(&spec, &opt));
+    rig = states_rig(opt, 0);
+    states_rig_update(&rig, 5);
+    KT_OK(kvs_opt_pack(rig.opt, &bytes, &n));
+    KT_OK(kvs_opt_unpack(bytes, n, &other));
+    KT_STR(kvs_opt_name(other), "nadam");
+    KT_INT(kvs_opt_num_update(other), kvs_opt_num_update(rig.opt));
+    KT_REAL(kvs_opt_rate(other), kvs_opt_rate(rig.opt));
+    KT_OK(kvs_opt_pack(other, &again, &n_again));
+    KT_INT(n_again, n);
+    KT_TRUE(memcmp(again, bytes, n) == 0);
+    kvs_opt_free(other);
+    for (size_t cut = 0; cut < n; cut++) {
+        KT_FAIL(kvs_opt_unpack(bytes, cut, &other), KVS_ERR_FORMAT, "a packed optimizer");
+    }
+    free(bytes);
+    free(again);
+    states_rig_release(&rig);
+}
+
 static void an_optimizer_without_any_update_is_a_file_too(void)
 {
     states_rig_t first = states_rig(opt_of("adam", NULL, 0), 0);
@@ -424,6 +457,7 @@ static const kt_test_t tests[] = {
     KT_TEST(attributes_that_were_changed_go_along),
     KT_TEST(without_the_optimizer_only_states_change),
     KT_TEST(a_key_that_is_not_in_the_file_has_no_states_afterwards),
+    KT_TEST(a_packed_optimizer_goes_on_where_it_was),
     KT_TEST(an_optimizer_without_any_update_is_a_file_too),
     KT_TEST(counts_alone_go_along),
     KT_TEST(a_state_that_is_not_used_any_more_goes_with_the_next_update),

@@ -48,6 +48,13 @@ const kvs_key_entry_t *kvs_opt_file_key(const kvs_opt_file_t *file, size_t index
 kvs_status_t kvs_opt_file_load(const kvs_opt_file_t *file, kvs_opt_t **io_opt,
                                kvs_opt_item_t *items, size_t n_items);
 
+/* ---- Between processes --------------------------------------------------------------------------------- */
+
+/* An optimizer with its parameters, multipliers, names, counts that belong to no key, and schedule, as bytes to be
+ * freed; and one like it from such bytes. ERR_FORMAT: they are no such bytes; errors of kvs_opt_new. */
+kvs_status_t kvs_opt_pack(const kvs_opt_t *opt, char **ret_bytes, size_t *ret_n);
+kvs_status_t kvs_opt_unpack(const char *bytes, size_t n, kvs_opt_t **ret_opt);
+
 /* ---- Without a store --------------------------------------------------------------------------------- */
 
 /* Optimizers for the core to offer to workers: kvs_optimizer_create. The plugin `optimizers` names it in
