@@ -108,6 +108,19 @@ static const row_t *find_row(const char *arg)
     return NULL;
 }
 
+/* Whether --task sparse takes it too. */
+static int is_for_sparse(const row_t *row)
+{
+    static const char *const names[] = {"task",   "backend", "workers", "servers",
+                                        "epochs", "data",    "help"};
+    int found = 0;
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        found |= strcmp(row->name, names[i]) == 0;
+    }
+    return found;
+}
+
 static kvs_status_t parse_count(const row_t *row, const char *value, size_t *ret_count)
 {
     char *end;
@@ -181,7 +194,8 @@ static kvs_status_t take_flag(const row_t *row, const char *arg, options_t *opti
     return KVS_OK;
 }
 
-static kvs_status_t choose_task(options_t *options)
+/* `foreign`: an option that was given and is for images, or NULL. */
+static kvs_status_t choose_task(options_t *options, const row_t *foreign)
 {
     if (strcmp(options->task_name, "sparse") == 0) {
         options->task = TASK_SPARSE;
@@ -189,12 +203,12 @@ static kvs_status_t choose_task(options_t *options)
         return kvs_fail(KVS_ERR_ARGUMENT, "--task takes images or sparse, not \"%s\"",
                         options->task_name);
     }
-    if (options->task == TASK_SPARSE &&
-        (options->n_devices > 0 || options->n_threads > 0 || options->compression != NULL ||
-         options->optimizer != NULL || options->rate != 0 || options->schedule != NULL ||
-         options->update != NULL || options->save_dir != NULL || options->resume_dir != NULL)) {
-        return kvs_fail(KVS_ERR_ARGUMENT,
-                        "--task sparse takes --backend, -w, -s, --epochs and --data only");
+    if (options->task == TASK_SPARSE && foreign != NULL) {
+        return kvs_fail(
+            KVS_ERR_ARGUMENT,
+            "--%s is not for --task sparse, which takes --backend, -w, -s, --epochs and "
+            "--data only",
+            foreign->name);
     }
     if (options->data_dir == NULL) {
         options->data_dir = options->task == TASK_SPARSE ? DEFAULT_TEXT_DIR : DEFAULT_DATA_DIR;
@@ -235,6 +249,7 @@ kvs_status_t options_parse(int argc, char **argv, const char *out_dir, options_t
                          .threshold = DEFAULT_THRESHOLD,
                          .task_name = "images",
                          .out_dir = out_dir};
+    const row_t *foreign = NULL;
 
     for (int i = 1; i < argc && !options.help; i++) {
         const row_t *row = find_row(argv[i]);
@@ -244,6 +259,7 @@ kvs_status_t options_parse(int argc, char **argv, const char *out_dir, options_t
         if (row == NULL) {
             return kvs_fail(KVS_ERR_ARGUMENT, "no option is called \"%s\"", argv[i]);
         }
+        foreign = foreign == NULL && !is_for_sparse(row) ? row : foreign;
         if (row->kind == FLAG) {
             status = take_flag(row, argv[i], &options);
         } else {
@@ -257,7 +273,7 @@ kvs_status_t options_parse(int argc, char **argv, const char *out_dir, options_t
         }
     }
     if (!options.help) {
-        kvs_status_t status = choose_task(&options);
+        kvs_status_t status = choose_task(&options, foreign);
 
         if (status != KVS_OK) {
             return status;

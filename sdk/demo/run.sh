@@ -43,7 +43,6 @@ find_missing() {
     need_package libltdl-dev
     need_package libcjson-dev
     need_package libzmq3-dev
-    need_package libzmq3-dev
     case " $* " in
     *" --data"*) ;; # the user has the images or texts elsewhere
     *" --task sparse "* | *" --task=sparse "*) need_package fortunes ;;

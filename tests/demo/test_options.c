@@ -116,6 +116,25 @@ static void a_resumed_run_has_the_saved_optimizer(void)
             "leave --lr-epochs out");
 }
 
+static void the_sparse_task_refuses_what_it_would_ignore(void)
+{
+    static char *const foreign[][2] = {
+        {"--update", "store"}, {"--out", "o"},  {"--threshold", "2"},   {"--lr-epochs", "3"},
+        {"--devices", "2"},    {"--save", "s"}, {"--lr-scheduler", "x"}};
+    options_t options;
+
+    KT_OK(PARSE(&options, "--task", "sparse", "--epochs", "3", "--backend=device", "--data", "d"));
+    KT_INT(options.task, TASK_SPARSE);
+    for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++) {
+        KT_FAIL(PARSE(&options, foreign[i][0], foreign[i][1], "--task", "sparse"), KVS_ERR_ARGUMENT,
+                foreign[i][0]);
+        KT_FAIL(
+            PARSE(&options, "--task", "sparse", foreign[i][0], foreign[i][1]), KVS_ERR_ARGUMENT,
+            "is not for --task sparse, which takes --backend, -w, -s, --epochs and --data only");
+    }
+    KT_OK(PARSE(&options, "--task=sparse", "-w", "2", "-s", "1"));
+}
+
 static void the_last_of_equal_options_counts(void)
 {
     options_t options;
@@ -172,6 +191,7 @@ static const kt_test_t tests[] = {
     KT_TEST(a_threshold_is_any_number),
     KT_TEST(an_optimizer_is_as_given),
     KT_TEST(a_resumed_run_has_the_saved_optimizer),
+    KT_TEST(the_sparse_task_refuses_what_it_would_ignore),
     KT_TEST(the_last_of_equal_options_counts),
     KT_TEST(help_is_noticed_before_later_mistakes),
     KT_TEST(an_unknown_option_is_named),
