@@ -4,10 +4,12 @@
 #include "conffile.h"
 
 #include "environment.h"
+#include "log.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -98,7 +100,20 @@ kvs_status_t kvsi_conf_parse(kvsi_arena_t *arena, const char *path, const char *
     return status != KVS_OK ? status : kvsi_arena_check(arena);
 }
 
-static kvs_status_t read_file(kvsi_arena_t *arena, const char *path, kvsi_conf_t *conf)
+/* The user's own file may be out of reach: HOME is often that of somebody else, and a program that has
+ * given up its rights must still work. */
+static kvs_status_t pass_over(const char *path)
+{
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+
+    if (!atomic_flag_test_and_set(&told)) {
+        kvsi_log(KVS_LOG_WARN, "config", "%s is ignored: %s", path, strerror(EACCES));
+    }
+    return KVS_OK;
+}
+
+static kvs_status_t read_file(kvsi_arena_t *arena, const char *path, bool is_users,
+                              kvsi_conf_t *conf)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO would wait for a writer */
     FILE *file = fd < 0 ? NULL : fdopen(fd, "rb");
@@ -107,6 +122,9 @@ static kvs_status_t read_file(kvsi_arena_t *arena, const char *path, kvsi_conf_t
     size_t n;
     kvs_status_t status;
 
+    if (file == NULL && errno == EACCES && is_users) {
+        return pass_over(path);
+    }
     if (file == NULL) {
         return errno == ENOENT || errno == ENOTDIR
                    ? KVS_OK
@@ -134,13 +152,14 @@ kvs_status_t kvsi_conf_read(kvsi_arena_t *arena, kvsi_conf_t *ret_conf)
 {
     const char *config = kvsi_env("XDG_CONFIG_HOME"), *home = kvsi_env("HOME");
     kvsi_conf_t conf = {NULL};
-    kvs_status_t status = read_file(arena, "/etc/kvstore/kvstore.conf", &conf);
+    kvs_status_t status = read_file(arena, "/etc/kvstore/kvstore.conf", false, &conf);
 
     if (status == KVS_OK && config != NULL && config[0] == '/') {
-        status = read_file(arena, kvsi_arena_text(arena, "%s/kvstore/kvstore.conf", config), &conf);
+        status = read_file(arena, kvsi_arena_text(arena, "%s/kvstore/kvstore.conf", config), true,
+                           &conf);
     } else if (status == KVS_OK && home != NULL && home[0] == '/') {
         status = read_file(arena, kvsi_arena_text(arena, "%s/.config/kvstore/kvstore.conf", home),
-                           &conf);
+                           true, &conf);
     }
     if (status == KVS_OK) {
         *ret_conf = conf;

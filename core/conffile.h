@@ -19,7 +19,8 @@ typedef struct kvsi_conf {
     kvsi_conf_entry_t *first; /* newest first: the first entry of a key counts */
 } kvsi_conf_t;
 
-/* Read both files; one that does not exist is no error. ERR_FORMAT: path:line and reason. ERR_IO. */
+/* Read both files; one that does not exist is no error, and neither is the user's if permission to read
+ * it is missing, which is logged once. ERR_FORMAT: path:line and reason. ERR_IO. */
 kvs_status_t kvsi_conf_read(kvsi_arena_t *arena, kvsi_conf_t *ret_conf);
 /* Add the entries of one file's text. */
 kvs_status_t kvsi_conf_parse(kvsi_arena_t *arena, const char *path, const char *text,

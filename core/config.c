@@ -2,8 +2,10 @@
 /* config.c - the settings are a table: the core's own, then those the backend declares. */
 #include "config.h"
 
+#include "cnumber.h"
 #include "environment.h"
 #include "near.h"
+#include "pool.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -27,9 +29,10 @@ static const kvs_option_info_t core_options[] = {
      .doc = "seconds without progress after which waiting for another process is an error; 0: for "
             "ever"},
     {.name = "threads",
-     .type = "size",
+     .type = "threads",
      .preset = "0",
-     .doc = "threads of the process that work at once, from its first store on; 0: its cores"},
+     .doc = "threads of the process that work at once, from its first store on, at most 1024; 0: "
+            "its cores"},
     {.name = "log",
      .type = "level",
      .preset = "warn",
@@ -59,6 +62,9 @@ const kvs_option_info_t *kvsi_config_core_option(size_t index)
     return index < N_CORE_OPTIONS ? &core_options[index] : NULL;
 }
 
+#define TEXT_OF_TOKENS(x) #x
+#define TEXT_OF(x)        TEXT_OF_TOKENS(x)
+
 /* ---- Types ----------------------------------------------------------------------------------- */
 
 static bool parse_real(const char *text, double *ret_value)
@@ -66,7 +72,7 @@ static bool parse_real(const char *text, double *ret_value)
     char *end;
 
     errno = 0;
-    *ret_value = strtod(text, &end);
+    *ret_value = kvsi_c_strtod(text, &end);
     return end != text && *end == '\0' && errno == 0 && isfinite(*ret_value) &&
            !isspace((unsigned char)text[0]);
 }
@@ -105,6 +111,11 @@ static const char *what_is_accepted(const char *type, const char *text)
     if (strcmp(type, "size") == 0) {
         return parse_integer(text, &integer) && integer >= 0 ? NULL
                                                              : "a whole number that isn't negative";
+    }
+    if (strcmp(type, "threads") == 0) {
+        return parse_integer(text, &integer) && integer >= 0 && integer <= KVSI_POOL_MAX_THREADS
+                   ? NULL
+                   : "a whole number from 0 to " TEXT_OF(KVSI_POOL_MAX_THREADS);
     }
     if (strcmp(type, "float") == 0) {
         return parse_real(text, &real) ? NULL : "a number";
@@ -185,14 +196,12 @@ kvs_status_t kvsi_config_lookup(kvsi_arena_t *arena, const char *name, const cha
 
 static const char *find_option(const kvs_option_t *options, size_t n_options, const char *name)
 {
-    const char *found = NULL;
-
     for (size_t i = 0; i < n_options; i++) {
         if (strcmp(options[i].name, name) == 0) {
-            found = options[i].value; /* the last one counts */
+            return options[i].value;
         }
     }
-    return found;
+    return NULL;
 }
 
 static kvs_status_t set(kvs_config_t *config, const kvsi_conf_t *conf, setting_t *setting,
@@ -210,7 +219,19 @@ static kvs_status_t set(kvs_config_t *config, const kvsi_conf_t *conf, setting_t
     return status;
 }
 
-/* Every name of `options` is one of the settings. */
+static kvs_status_t check_given_once(const kvs_option_t *options, size_t index)
+{
+    for (size_t i = 0; i < index; i++) {
+        if (strcmp(options[i].name, options[index].name) == 0) {
+            return kvs_fail(KVS_ERR_ARGUMENT,
+                            "option \"%.80s\" is given twice, as \"%.80s\" and \"%.80s\"",
+                            options[i].name, options[i].value, options[index].value);
+        }
+    }
+    return KVS_OK;
+}
+
+/* Every name of `options` is one of the settings, and stands there once. */
 static kvs_status_t check_names(const kvs_config_t *config, const kvs_option_t *options,
                                 size_t n_options)
 {
@@ -231,6 +252,9 @@ static kvs_status_t check_names(const kvs_config_t *config, const kvs_option_t *
         if (!known) {
             return kvs_fail(KVS_ERR_ARGUMENT, "unknown option \"%.80s\"%s%s", options[i].name,
                             kvsi_near_text(&near), near.text[0] != '\0' ? "?" : "");
+        }
+        if (check_given_once(options, i) != KVS_OK) {
+            return KVS_ERR_ARGUMENT;
         }
     }
     return KVS_OK;
@@ -309,7 +333,7 @@ bool kvsi_config_is_given(const kvs_config_t *config, const char *name)
 
 int64_t kvsi_config_time_ms(const kvs_config_t *config, const char *name)
 {
-    double seconds = strtod(kvsi_config_text(config, name), NULL);
+    double seconds = kvsi_c_strtod(kvsi_config_text(config, name), NULL);
     int64_t ms = (int64_t)(seconds * 1000 + 0.5);
 
     return ms == 0 && seconds > 0 ? 1 : ms;

@@ -15,7 +15,8 @@ int kvsi_is_secure(void)
     return getauxval(AT_SECURE) != 0;
 }
 
-/* Whether `name` is mentioned for the first time; when the table is full, each is. */
+/* Whether `name` is mentioned for the first time; when the table is full, each is, and where another
+ * thread looks too, which in a forked child may never end. */
 static int is_first_mention(const char *name)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -23,7 +24,9 @@ static int is_first_mention(const char *name)
     static size_t n_told;
     int is_first = 1;
 
-    pthread_mutex_lock(&lock);
+    if (pthread_mutex_trylock(&lock) != 0) {
+        return 1;
+    }
     for (size_t i = 0; i < n_told; i++) {
         is_first &= strncmp(told[i], name, sizeof(told[i]) - 1) != 0;
     }

@@ -2,6 +2,10 @@
 /* log.c - a line is put together in a buffer and written whole. */
 #include "log.h"
 
+#include "cnumber.h"
+#include "printable.h"
+#include "quietly.h"
+
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -9,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#define LINE_BYTES 1200
 
 static const char *const level_names[] = {"", "error", "warn", "info", "debug", "trace"};
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -33,10 +39,18 @@ static void set(const char *setting)
     }
 }
 
+/* Another thread of the parent may have held it, which is not in the child. */
+static void forget_lock(void)
+{
+    pthread_mutex_init(&lock, NULL);
+}
+
 static void read_variable(void)
 {
     const char *text = secure_getenv("KVSTORE_LOG");
 
+    (void)pthread_atfork(NULL, NULL,
+                         forget_lock); /* without memory a child might wait for a line */
     if (text != NULL) {
         set(text);
     }
@@ -74,9 +88,9 @@ static bool is_shown(int level, const char *area)
 
 void kvsi_log(int level, const char *area, const char *format, ...)
 {
-    char line[1200];
+    char line[LINE_BYTES], body[LINE_BYTES];
     va_list args;
-    int head, body;
+    int head;
     size_t n;
 
     if (!is_shown(level, area)) {
@@ -84,12 +98,12 @@ void kvsi_log(int level, const char *area, const char *format, ...)
     }
     head = snprintf(line, sizeof(line), "kvstore %s %s: ", level_names[level], area);
     va_start(args, format);
-    body = vsnprintf(line + head, sizeof(line) - (size_t)head - 1, format, args);
+    kvsi_c_vsnprintf(body, sizeof(body), format, args);
     va_end(args);
-    n = (size_t)head + (size_t)(body < 0 ? 0 : body);
-    n = n < sizeof(line) - 2 ? n : sizeof(line) - 2;
+    kvsi_printable(body, line + head, sizeof(line) - (size_t)head - 1);
+    n = strlen(line);
     line[n] = '\n';
-    if (write(STDERR_FILENO, line, n + 1) < 0) {
+    if (kvsi_write_quietly(STDERR_FILENO, line, n + 1, -1) < 0) {
         return; /* nowhere to complain */
     }
 }

@@ -114,6 +114,10 @@ kvs_status_t kvsi_request_check(const kvsi_request_t *request)
     if (call != NULL && (call->flags & ~(uint32_t)KVS_CALL_KEEP_SPARSE) != 0) {
         return kvs_fail(KVS_ERR_ARGUMENT, "%s: unknown flags 0x%x", verb, call->flags);
     }
+    if (call != NULL && call->reserved != 0) {
+        return kvs_fail(KVS_ERR_ARGUMENT, "%s: the call's member reserved is %u, must be 0", verb,
+                        call->reserved);
+    }
     if (request->n_keys == 0) {
         if ((request->values != NULL && request->values->n > 0) ||
             (request->outs != NULL && request->outs->n > 0)) {

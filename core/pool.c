@@ -13,8 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_THREADS 256
-#define SPIN_NS     50000
+#define SPIN_NS 50000
 
 /* A parallel loop, on the stack of the thread that called it. */
 typedef struct loop {
@@ -187,14 +186,14 @@ static int count_cores(void)
     cpu_set_t cpus;
     int n = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
 
-    return n < MAX_THREADS ? n : MAX_THREADS;
+    return n < KVSI_POOL_MAX_THREADS ? n : KVSI_POOL_MAX_THREADS;
 }
 
 void kvsi_pool_set_threads(int n)
 {
     int none = 0;
 
-    n = n <= 0 ? count_cores() : n < MAX_THREADS ? n : MAX_THREADS;
+    n = n <= 0 ? count_cores() : n < KVSI_POOL_MAX_THREADS ? n : KVSI_POOL_MAX_THREADS;
     atomic_compare_exchange_strong(&n_threads, &none, n);
 }
 

@@ -9,6 +9,8 @@
 
 #include <kvstore/kvstore.h>
 
+#define KVSI_POOL_MAX_THREADS 1024
+
 typedef struct kvsi_work {
     void (*run)(struct kvsi_work *work);
     int32_t priority;                  /* larger first */

@@ -3,7 +3,10 @@
 #include "probe.h"
 
 #include "config.h"
+#include "registry.h"
 #include "status.h"
+
+#include <string.h>
 
 kvs_status_t kvsi_probe(const kvs_backend_t *backend, const kvs_config_t *config)
 {
@@ -33,6 +36,33 @@ kvs_status_t kvsi_probe_preset(const kvs_backend_t *backend)
     if (status == KVS_OK) {
         status = kvsi_probe(backend, config);
         kvsi_config_free(config);
+    }
+    return status;
+}
+
+kvs_status_t kvsi_probe_name(const char *name)
+{
+    const kvs_backend_t *backend;
+    kvs_status_t status;
+
+    if (name[0] == '\0') {
+        return kvs_fail(KVS_ERR_ARGUMENT, "the name of a store is empty");
+    }
+    status = kvsi_registry_find_backend(name, &backend);
+    return status == KVS_OK ? kvsi_probe_preset(backend) : status;
+}
+
+kvs_status_t kvsi_probe_list(kvsi_arena_t *arena, const char *list)
+{
+    kvs_status_t status = KVS_OK;
+
+    while (status == KVS_OK && *list != '\0') {
+        size_t len = strcspn(list, ", ");
+
+        if (len > 0) {
+            status = kvsi_probe_name(kvsi_arena_copy(arena, list, len));
+        }
+        list += len + (list[len] != '\0');
     }
     return status;
 }

@@ -16,6 +16,7 @@
 #include "verdict.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,8 +32,33 @@ static struct {
     size_t n;
 } found_providers;
 
+/* In a forked child whose parent's other thread held the lock: it never comes free, and what it guards
+ * may be half changed. */
+static bool is_torn;
+
+static void look_after_fork(void)
+{
+    if (pthread_mutex_trylock(&lock) == 0) {
+        (void)pthread_mutex_unlock(&lock);
+    } else {
+        is_torn = true;
+    }
+}
+
+static void watch_forks(void)
+{
+    (void)pthread_atfork(NULL, NULL, look_after_fork); /* without memory such a child would wait */
+}
+
 static kvs_status_t take_lock(void)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, watch_forks);
+    if (is_torn) {
+        return kvs_fail(KVS_ERR_STATE, "this process was forked while another thread looked for or "
+                                       "loaded plugins; fork it when none does");
+    }
     return pthread_mutex_lock(&lock) == 0
                ? KVS_OK
                : kvs_fail(KVS_ERR_STATE,

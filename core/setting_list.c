@@ -6,6 +6,9 @@
 #include "config.h"
 #include "environment.h"
 #include "near.h"
+#include "probe.h"
+#include "status.h"
+#include "trace.h"
 #include "verdict.h"
 
 #include <ctype.h>
@@ -35,10 +38,9 @@ static void add(kvs_setting_list_t *list, const kvsi_conf_t *conf, const char *o
     const char *text, *origin;
 
     kvsi_config_source(arena, conf, info, &text, &origin);
-    *setting = (kvs_setting_t){copy(arena, owner),        copy(arena, info->name),
-                               copy(arena, info->type),   copy(arena, text),
-                               copy(arena, origin),       copy(arena, info->preset),
-                               copy(arena, info->doc),    ""};
+    *setting = (kvs_setting_t){
+        copy(arena, owner),  copy(arena, info->name),   copy(arena, info->type), copy(arena, text),
+        copy(arena, origin), copy(arena, info->preset), copy(arena, info->doc),  ""};
     if (kvsi_config_check(info, text, origin) != KVS_OK) {
         setting->error = copy(arena, kvs_last_error());
     }
@@ -53,8 +55,8 @@ static void add_options_of(kvs_setting_list_t *list, const kvsi_conf_t *conf,
                                   .type = option->type,
                                   .preset = option->preset,
                                   .doc = option->doc,
-                                  .variable = option->variable[0] == '\0' ? NULL
-                                                                          : option->variable};
+                                  .variable =
+                                      option->variable[0] == '\0' ? NULL : option->variable};
 
         add(list, conf, plugin->name, &info);
     }
@@ -220,4 +222,31 @@ size_t kvs_setting_list_n_notes(const kvs_setting_list_t *list)
 const char *kvs_setting_list_note(const kvs_setting_list_t *list, size_t index)
 {
     return index < kvs_setting_list_n_notes(list) ? list->notes[index] : NULL;
+}
+
+kvs_status_t kvs_setting_try(const kvs_setting_t *setting)
+{
+    kvsi_arena_t arena = KVSI_ARENA_INIT;
+    kvs_status_t status = KVS_OK;
+
+    if (setting == NULL) {
+        return kvs_fail(KVS_ERR_ARGUMENT, "setting_try: the setting is NULL");
+    }
+    if (setting->error[0] != '\0') {
+        return kvs_fail(KVS_ERR_ARGUMENT, "%s", setting->error);
+    }
+    if (strcmp(setting->owner, "core") != 0) {
+        return KVS_OK;
+    }
+    if (strcmp(setting->name, "default") == 0) {
+        status = kvsi_probe_name(setting->value);
+    } else if (strcmp(setting->name, "required") == 0) {
+        status = kvsi_probe_list(&arena, setting->value);
+    } else if (strcmp(setting->name, "trace") == 0) {
+        status = kvsi_trace_try(setting->value);
+    }
+    kvsi_arena_release(&arena);
+    return status == KVS_OK ? KVS_OK
+                            : kvsi_fail_context(status, "%s: %s is \"%.80s\"", setting->origin,
+                                                setting->name, setting->value);
 }

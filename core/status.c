@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* status.c - the text lives in a fixed thread-local buffer: failing must not allocate, and a thread
- * that ends leaves nothing behind. What does not fit ends in "...". */
+ * that ends leaves nothing behind. What does not fit ends in "...",
+ * and what is not for people's eyes is escaped. */
 #include "status.h"
+
+#include "cnumber.h"
+#include "printable.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -10,25 +14,13 @@
 
 static _Thread_local char last_text[TEXT_BYTES];
 
-/* Show that a text was cut, without cutting a UTF-8 character in two. */
-static void mark_cut(char *text)
-{
-    size_t end = TEXT_BYTES - sizeof("...");
-
-    while (end > 0 && ((unsigned char)text[end] & 0xC0) == 0x80) {
-        end--;
-    }
-    memcpy(text + end, "...", sizeof("..."));
-}
-
 kvs_status_t kvsi_fail_v(kvs_status_t status, const char *format, va_list args)
 {
-    char text[TEXT_BYTES]; /* the arguments may point into last_text */
+    char text[TEXT_BYTES +
+              8]; /* the arguments may point into last_text; longer, so that a cut shows */
 
-    if (vsnprintf(text, sizeof(text), format, args) >= TEXT_BYTES) {
-        mark_cut(text);
-    }
-    memcpy(last_text, text, strlen(text) + 1);
+    kvsi_c_vsnprintf(text, sizeof(text), format, args);
+    kvsi_printable(text, last_text, sizeof(last_text));
     return status;
 }
 
@@ -48,7 +40,7 @@ kvs_status_t kvsi_fail_context(kvs_status_t status, const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    vsnprintf(context, sizeof(context), format, args);
+    kvsi_c_vsnprintf(context, sizeof(context), format, args);
     va_end(args);
     return kvs_fail(status, "%s: %s", context, last_text);
 }

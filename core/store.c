@@ -7,6 +7,7 @@
 #include "futex.h"
 #include "identity.h"
 #include "log.h"
+#include "optimizer_spec.h"
 #include "probe.h"
 #include "registry.h"
 #include "status.h"
@@ -360,18 +361,11 @@ static kvs_status_t check_required(kvsi_arena_t *arena)
     const char *list;
     kvs_status_t status = kvsi_config_lookup(arena, "required", &list);
 
-    while (status == KVS_OK && *list != '\0') {
-        size_t len = strcspn(list, ", ");
-        const kvs_backend_t *backend;
-
-        if (len > 0) {
-            status = kvsi_registry_find_backend(kvsi_arena_copy(arena, list, len), &backend);
-            status = status == KVS_OK ? kvsi_probe_preset(backend) : status;
-        }
+    if (status == KVS_OK) {
+        status = kvsi_probe_list(arena, list);
         if (status != KVS_OK) {
             return kvsi_fail_context(status, "create: a required backend can't be had");
         }
-        list += len + (list[len] != '\0');
     }
     return status;
 }
@@ -397,6 +391,9 @@ kvs_status_t kvs_store_create(const char *name, const kvs_option_t *options, siz
     status = check_required(&arena);
     if (status == KVS_OK && name == NULL) {
         status = kvsi_config_lookup(&arena, "default", &name);
+        if (status == KVS_OK && name[0] == '\0') {
+            status = kvs_fail(KVS_ERR_ARGUMENT, "create: the setting \"default\" is empty");
+        }
     }
     if (status == KVS_OK) {
         status = create(name, options, n_options, ret_store);
@@ -637,11 +634,9 @@ kvs_status_t kvs_store_set_optimizer(kvs_store_t *store, const kvs_optimizer_spe
     if (store->ops->set_optimizer == NULL) {
         return not_implemented(store, "set_optimizer");
     }
-    if (spec->size < sizeof(*spec)) {
-        return kvs_fail(KVS_ERR_ARGUMENT,
-                        "set_optimizer: the spec's size is %u; begin with KVS_OPTIMIZER_INIT "
-                        "(size %zu)",
-                        spec->size, sizeof(*spec));
+    status = kvsi_optimizer_spec_check(spec, "set_optimizer");
+    if (status != KVS_OK) {
+        return status;
     }
     status = begin_change(store, "set_optimizer");
     if (status != KVS_OK) {

@@ -5,9 +5,13 @@
 
 #include "futex.h"
 #include "log.h"
+#include "printable.h"
+#include "quietly.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -47,7 +51,8 @@ static void flush_locked(void)
     }
     memcpy(buffer + used, "\n]\n", 3);
     while (written < used + 3) {
-        ssize_t n = pwrite(fd, buffer + written, used + 3 - written, end + (off_t)written);
+        ssize_t n =
+            kvsi_write_quietly(fd, buffer + written, used + 3 - written, end + (off_t)written);
 
         if (n < 0 && errno != EINTR) {
             tell_failure(errno);
@@ -59,18 +64,59 @@ static void flush_locked(void)
     used = 0;
 }
 
+/* Another thread of the parent may have held it, which is not in the child; nor is the file the child's. */
+static void forget_lock(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    used = 0;
+}
+
+static void watch_forks(void)
+{
+    (void)pthread_atfork(NULL, NULL,
+                         forget_lock); /* without memory a child might wait for a span */
+}
+
+static kvs_status_t fail_open(const char *path)
+{
+    return kvs_fail(KVS_ERR_IO, "trace: %s: %s", path, strerror(errno));
+}
+
+kvs_status_t kvsi_trace_try(const char *path)
+{
+    char copy[PATH_MAX];
+    int file = path[0] == '\0' ? -1 : open(path, O_WRONLY | O_CLOEXEC | O_NONBLOCK);
+
+    if (file >= 0) {
+        close(file);
+        return KVS_OK;
+    }
+    if (path[0] == '\0') {
+        return KVS_OK;
+    }
+    if (errno != ENOENT || strlen(path) >= sizeof(copy)) {
+        return fail_open(path);
+    }
+    /* It would be made: that takes a directory that may be written. */
+    strcpy(copy, path);
+    return faccessat(AT_FDCWD, dirname(copy), W_OK | X_OK, AT_EACCESS) == 0 ? KVS_OK
+                                                                            : fail_open(path);
+}
+
 kvs_status_t kvsi_trace_open(const char *path)
 {
+    static pthread_once_t forks_once = PTHREAD_ONCE_INIT;
     kvs_status_t status = KVS_OK;
 
     if (path[0] == '\0') {
         return KVS_OK;
     }
+    pthread_once(&forks_once, watch_forks);
     pthread_mutex_lock(&lock);
     if (fd < 0) {
         fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0644);
         if (fd < 0) {
-            status = kvs_fail(KVS_ERR_IO, "trace: %s: %s", path, strerror(errno));
+            status = fail_open(path);
         } else {
             owner = getpid();
             used = (size_t)snprintf(buffer, sizeof(buffer),
@@ -93,14 +139,15 @@ int64_t kvsi_trace_begin(void)
 /* `text` as a JSON string's inside, cut where it does not fit. */
 static void escape(const char *text, char *out, size_t n_bytes)
 {
+    char shown[64];
     size_t n = 0;
 
-    for (const unsigned char *c = (const unsigned char *)text; *c != '\0' && n + 7 < n_bytes; c++) {
-        if (*c == '"' || *c == '\\' || *c < 0x20) {
-            n += (size_t)snprintf(out + n, n_bytes - n, "\\u%04x", *c);
-        } else {
-            out[n++] = (char)*c;
+    kvsi_printable(text, shown, sizeof(shown));
+    for (const char *c = shown; *c != '\0' && n + 2 < n_bytes; c++) {
+        if (*c == '"' || *c == '\\') {
+            out[n++] = '\\';
         }
+        out[n++] = *c;
     }
     out[n] = '\0';
 }

@@ -9,6 +9,8 @@
 
 /* Begin to write to `path`; "" does nothing, nor does a second call. ERR_IO: it can't be written. */
 kvs_status_t kvsi_trace_open(const char *path);
+/* Whether it could, without making or changing a file. */
+kvs_status_t kvsi_trace_try(const char *path);
 /* The time now if a trace is being written, else 0: then the end is not recorded either. */
 int64_t kvsi_trace_begin(void);
 /* Record the span from `begin`; `name` and `detail` are copied. Any thread. */

@@ -2,6 +2,9 @@
 /* verdict.c - states of plugins and the texts around them. */
 #include "verdict.h"
 
+#include "cnumber.h"
+#include "printable.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,17 +26,18 @@ const char *kvs_plugin_state_text(kvs_plugin_state_t state)
 void kvsi_judge(kvsi_arena_t *arena, kvs_plugin_info_t *info, kvs_plugin_state_t state,
                 const char *fix, const char *format, ...)
 {
-    char reason[REASON_BYTES];
+    char reason[REASON_BYTES], shown[REASON_BYTES];
     va_list args;
 
     if (info->state != KVS_PLUGIN_OK) {
         return;
     }
     va_start(args, format);
-    vsnprintf(reason, sizeof(reason), format, args);
+    kvsi_c_vsnprintf(reason, sizeof(reason), format, args);
     va_end(args);
+    kvsi_printable(reason, shown, sizeof(shown));
     info->state = state;
-    info->reason = kvsi_arena_text(arena, "%s", reason);
+    info->reason = kvsi_arena_text(arena, "%s", shown);
     info->fix = fix;
 }
 
@@ -41,7 +45,7 @@ void kvsi_note(kvsi_arena_t *arena, const char *const **notes, size_t *n_notes, 
                ...)
 {
     const char **texts = (const char **)*notes;
-    char text[REASON_BYTES];
+    char text[REASON_BYTES], shown[REASON_BYTES];
     va_list args;
 
     if (*n_notes == 0) {
@@ -51,9 +55,10 @@ void kvsi_note(kvsi_arena_t *arena, const char *const **notes, size_t *n_notes, 
         return;
     }
     va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
+    kvsi_c_vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    texts[(*n_notes)++] = kvsi_arena_text(arena, "%s", text);
+    kvsi_printable(text, shown, sizeof(shown));
+    texts[(*n_notes)++] = kvsi_arena_text(arena, "%s", shown);
     *notes = texts;
 }
 

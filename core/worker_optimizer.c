@@ -3,6 +3,7 @@
  * a plugin offers, one call at a time. The core does no arithmetic. */
 #include "dlpack.h"
 #include "keys.h"
+#include "optimizer_spec.h"
 #include "registry.h"
 #include "tensor.h"
 
@@ -22,29 +23,16 @@ static kvs_status_t fail_null(const char *call, const char *argument)
 
 /* ---- Life ------------------------------------------------------------------------------------- */
 
-static kvs_status_t check_spec(const kvs_optimizer_spec_t *spec)
-{
-    if (spec == NULL) {
-        return fail_null("optimizer_create", "the optimizer");
-    }
-    if (spec->size < sizeof(*spec)) {
-        return kvs_fail(KVS_ERR_ARGUMENT,
-                        "optimizer_create: the spec's size is %u; begin with KVS_OPTIMIZER_INIT "
-                        "(size %zu)",
-                        spec->size, sizeof(*spec));
-    }
-    return KVS_OK;
-}
-
 kvs_status_t kvs_optimizer_create(const kvs_optimizer_spec_t *spec,
                                   kvs_worker_optimizer_t **ret_optimizer)
 {
     kvs_worker_optimizer_t *optimizer;
-    kvs_status_t status = check_spec(spec);
+    kvs_status_t status;
 
-    if (status == KVS_OK && ret_optimizer == NULL) {
-        status = fail_null("optimizer_create", "ret_optimizer");
+    if (spec == NULL || ret_optimizer == NULL) {
+        return fail_null("optimizer_create", spec == NULL ? "the optimizer" : "ret_optimizer");
     }
+    status = kvsi_optimizer_spec_check(spec, "optimizer_create");
     if (status != KVS_OK) {
         return status;
     }

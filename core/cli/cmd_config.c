@@ -10,6 +10,17 @@
 #include <kvstore/settings.h>
 
 #include <stdio.h>
+#include <string.h>
+
+/* Why create would refuse the value, until the next call of the library; "" if it would not. What nobody
+ * set is not tried: only a store that is created shows whether it can be had. */
+static const char *refusal(const kvs_setting_t *setting)
+{
+    if (strcmp(setting->origin, "default") == 0 || kvs_setting_try(setting) == KVS_OK) {
+        return setting->error;
+    }
+    return kvs_last_error();
+}
 
 static void config_json(const kvs_setting_list_t *list)
 {
@@ -28,7 +39,7 @@ static void config_json(const kvs_setting_list_t *list)
         json_text(&json, "origin", setting->origin);
         json_text(&json, "default", setting->preset);
         json_text(&json, "doc", setting->doc);
-        json_text(&json, "error", setting->error);
+        json_text(&json, "error", refusal(setting));
         json_close(&json, '}');
     }
     json_close(&json, ']');
@@ -65,10 +76,10 @@ static int tell_malformed(const kvs_setting_list_t *list)
 
     fflush(stdout);
     for (size_t i = 0; i < kvs_setting_list_count(list); i++) {
-        const kvs_setting_t *setting = kvs_setting_list_at(list, i);
+        const char *text = refusal(kvs_setting_list_at(list, i));
 
-        if (setting->error[0] != '\0') {
-            fprintf(stderr, "kvstore config: %s\n", setting->error);
+        if (text[0] != '\0') {
+            fprintf(stderr, "kvstore config: %s\n", text);
             exit_status = 1;
         }
     }

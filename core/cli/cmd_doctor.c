@@ -265,6 +265,9 @@ static int check_settings(visit_t *visit)
         } else if (is_core && strcmp(setting->name, "default") == 0 &&
                    strcmp(setting->origin, "default") != 0) {
             status = check_backends(visit, setting); /* whoever set it means to use it */
+        } else if (is_core && strcmp(setting->name, "trace") == 0 &&
+                   kvs_setting_try(setting) != KVS_OK) {
+            status = add_line(&visit->problems, "%s", kvs_last_error());
         }
     }
     return status;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* columns.c - widths count characters, so that UTF-8 is aligned too. */
+/* columns.c - widths count characters, so that UTF-8 is aligned too. A cell is one line, whatever its text is. */
 #include "columns.h"
+
+#include "../printable.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +21,8 @@ static size_t n_characters(const char *text)
 void columns_add(columns_t *columns, const char *text)
 {
     char **grown = realloc(columns->cells, (columns->n_cells + 1) * sizeof(*grown));
-    char *copy = strdup(text[0] != '\0' ? text : "-");
+    size_t n_bytes = 4 * strlen(text) + 4; /* no escape of a byte is longer */
+    char *copy = malloc(n_bytes);
 
     columns->cells = grown != NULL ? grown : columns->cells;
     if (grown == NULL || copy == NULL) {
@@ -27,6 +30,7 @@ void columns_add(columns_t *columns, const char *text)
         free(copy);
         return;
     }
+    kvsi_printable(text[0] != '\0' ? text : "-", copy, n_bytes);
     columns->cells[columns->n_cells++] = copy;
 }
 

@@ -7,6 +7,7 @@
 #include "dist_role.h"
 
 #include <ctype.h>
+#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,7 +49,8 @@ static bool is_alone(const kvs_net_settings_t *settings)
 
 static int64_t milliseconds(const char *seconds)
 {
-    double ms = strtod(seconds, NULL) * 1000;
+    /* A decimal point, whatever the program's locale is; "C" is built in and needs no freeing. */
+    double ms = strtod_l(seconds, NULL, newlocale(LC_ALL_MASK, "C", (locale_t)0)) * 1000;
 
     return ms > 0 && ms < 1 ? 1 : (int64_t)(ms + 0.5);
 }

@@ -5,10 +5,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MAX_TRIES 1000 /* names that may be taken, by what earlier crashes left */
@@ -86,13 +88,36 @@ kvs_status_t kvs_newfile_open(const char *path, kvs_newfile_t *ret_file)
     return KVS_OK;
 }
 
+/* write(2), which gives EFBIG at a limit of file sizes also where the signal that comes with it would
+ * end the process. One that was pending before is the program's and stays. */
+static ssize_t write_quietly(int fd, const void *data, size_t n_bytes)
+{
+    const struct timespec at_once = {0, 0};
+    sigset_t caused, before, pending;
+    ssize_t n;
+    int error;
+
+    sigemptyset(&caused);
+    sigaddset(&caused, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &caused, &before);
+    sigpending(&pending);
+    n = write(fd, data, n_bytes);
+    error = errno;
+    if (n < 0 && error == EFBIG && sigismember(&pending, SIGXFSZ) == 0) {
+        (void)sigtimedwait(&caused, NULL, &at_once); /* an ignored one is not pending */
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = error;
+    return n;
+}
+
 kvs_status_t kvs_newfile_write(kvs_newfile_t *file, const void *data, size_t n_bytes)
 {
     const char *at = data;
 
     while (n_bytes > 0) {
         size_t n_most = n_bytes < (size_t)1 << 30 ? n_bytes : (size_t)1 << 30;
-        ssize_t n = write(file->fd, at, n_most);
+        ssize_t n = write_quietly(file->fd, at, n_most);
 
         if (n < 0 && errno == EINTR) {
             continue;

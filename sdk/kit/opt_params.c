@@ -9,6 +9,7 @@
 #define MAX_NAMES      32
 #define MAX_NAME_BYTES 40
 
+/* NULL: there is no such type. */
 static const char *type_text(uint32_t type)
 {
     switch (type) {
@@ -25,7 +26,7 @@ static const char *type_text(uint32_t type)
     case KVS_PARAM_INTS:
         return "a list of integers";
     default:
-        return "of an unknown type";
+        return NULL;
     }
 }
 
@@ -145,6 +146,12 @@ static kvs_status_t check_integer(const kvs_param_table_t *table, const kvs_para
 static kvs_status_t check_value(const kvs_param_table_t *table, const kvs_param_info_t *info,
                                 const kvs_param_t *param)
 {
+    if (type_text(param->type) == NULL) {
+        return kvs_fail(KVS_ERR_ARGUMENT,
+                        "%s: parameter '%s': its type is %u, none of KVS_PARAM_NULL to "
+                        "KVS_PARAM_INTS",
+                        table->owner, info->name, param->type);
+    }
     if (!type_fits(info, param->type)) {
         return kvs_fail(KVS_ERR_ARGUMENT, "%s: parameter '%s' must be %s%s, got %s", table->owner,
                         info->name, type_text(info->type),
@@ -184,6 +191,11 @@ kvs_status_t kvs_params_check(const kvs_param_table_t *table, const kvs_param_t 
 {
     if (param->name == NULL) {
         return kvs_fail(KVS_ERR_ARGUMENT, "%s: the name of a parameter is NULL", table->owner);
+    }
+    if (param->reserved != 0) {
+        return kvs_fail(KVS_ERR_ARGUMENT,
+                        "%s: parameter '%s': its member reserved is %u, must be 0", table->owner,
+                        param->name, param->reserved);
     }
     for (size_t i = 0; i < table->n_infos; i++) {
         if (strcmp(param->name, table->infos[i].name) == 0) {

@@ -69,6 +69,9 @@ static kvs_status_t open_regular(kvs_statefile_t *file, uint64_t *ret_n_bytes)
     struct stat found;
 
     /* not to wait for somebody to write into a pipe */
+    if (file->path[0] == '\0') {
+        return kvs_fail(KVS_ERR_NOT_FOUND, "the path of the file is empty");
+    }
     file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file->fd < 0) {
         return kvs_fail(errno == ENOENT ? KVS_ERR_NOT_FOUND : KVS_ERR_IO,

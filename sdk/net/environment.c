@@ -6,6 +6,7 @@
 #include "address.h"
 
 #include <errno.h>
+#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -143,7 +144,8 @@ static int64_t milliseconds(reader_t *r, value_t value, int64_t preset, int64_t 
     if (value.text == NULL) {
         return preset;
     }
-    seconds = strtod(value.text, &end);
+    /* A decimal point, whatever the program's locale is; "C" is built in and needs no freeing. */
+    seconds = strtod_l(value.text, &end, newlocale(LC_ALL_MASK, "C", (locale_t)0));
     if (end == value.text || *end != '\0' || !isfinite(seconds) || seconds < 0 || seconds > 1e9 ||
         (seconds == 0 && zero == 0)) {
         complain(r, "%s is '%s', not a number of seconds%s", value.variable, value.text,

@@ -25,6 +25,13 @@ class List(Case):
                 self.assertEqual(line[column - 1], " ")
                 self.assertNotEqual(line[column], " ")
 
+    def test_a_row_is_one_line_whatever_it_tells(self):
+        self.write(manifest(), subdir="a\nb\x1b[2J")
+        _, out, _ = self.run_cli("list", path=f"{self.dir}/a\nb\x1b[2J", KVSTORE_PLUGINS="-local,\x07")
+        self.assertEqual(len(out.splitlines()), 2)
+        self.assertIn("/a\\nb\\x1b[2J/local.json", out)
+        self.assertIn("KVSTORE_PLUGINS=-local,\\x07", out)
+
     def test_nothing_installed_is_no_error_and_names_the_paths(self):
         out = self.succeed("list", path="/nonexistent:/neither/this")
         self.assertIn("no plugins found; searched:\n  /nonexistent\n  /neither/this\n", out)

@@ -4,7 +4,7 @@ import json
 import os
 import unittest
 
-from kvstore import Case, manifest
+from kvstore import Case, fake, manifest
 
 
 class Config(Case):
@@ -50,6 +50,26 @@ class Config(Case):
         timeout, = (s for s in json.loads(out)["settings"] if s["name"] == "timeout")
         self.assertIn('timeout is "soon"', timeout["error"])
         self.assertIn("kvstore config: variable KVSTORE_TIMEOUT: timeout", err)
+
+    def test_values_that_create_would_try_are_tried(self):
+        self.write(fake("good"))
+        trace = f"{self.dir}/trace.json"
+        for name, value, text in (("DEFAULT", "fkae", 'did you mean "fake"?'),
+                                  ("REQUIRED", "fake,horovod", "kvstore-backend-horovod"),
+                                  ("TRACE", "/no/such/trace", "No such file or directory"),
+                                  ("THREADS", "1025", "a whole number from 0 to 1024")):
+            for json_option in ([], ["--json"]):
+                status, out, err = self.run_cli("config", *json_option,
+                                                **{f"KVSTORE_{name}": value})
+                self.assertEqual(status, 1)
+                self.assertIn(f'variable KVSTORE_{name}: {name.lower()} is "{value}"', err)
+                self.assertIn(text, err)
+            setting, = (s for s in json.loads(out)["settings"] if s["name"] == name.lower())
+            self.assertIn(text, setting["error"])
+        status, _, err = self.run_cli("config", KVSTORE_DEFAULT="fake", KVSTORE_REQUIRED="fake",
+                                      KVSTORE_TRACE=trace, KVSTORE_THREADS="1024")
+        self.assertEqual((status, err), (0, ""))
+        self.assertFalse(os.path.exists(trace))
 
     def test_a_malformed_file_is_a_problem(self):
         path = self.conf("timeout\n")

@@ -3,9 +3,12 @@
 #include "kt.h"
 
 #include "conffile.h"
+#include "threads.h"
 
+#include <grp.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static kvs_status_t parse(kvsi_arena_t *arena, const char *text, kvsi_conf_t *conf)
 {
@@ -108,6 +111,49 @@ static void a_fifo_is_refused_and_not_waited_for(void)
     KT_FAIL(kvs_store_create("local", &trace, 1, &store), KVS_ERR_IO, path);
 }
 
+/* In a child, which gives up root's rights if it has them: 0, or the number of what is wrong. */
+static int read_what_is_out_of_reach(void)
+{
+    kvsi_arena_t arena = KVSI_ARENA_INIT;
+    kvsi_conf_t conf;
+    const char *logged;
+
+    if (geteuid() == 0 && (setgroups(0, NULL) != 0 || setgid(65534) != 0 || setuid(65534) != 0)) {
+        return 77;
+    }
+    kt_stderr_begin();
+    if (kvsi_conf_read(&arena, &conf) != KVS_OK || kvsi_conf_read(&arena, &conf) != KVS_OK) {
+        return 1;
+    }
+    logged = kt_stderr_end();
+    if (strstr(logged, "kvstore.conf is ignored: Permission denied\n") == NULL) {
+        return 2;
+    }
+    if (strchr(logged, '\n')[1] != '\0') {
+        return 3; /* told twice */
+    }
+    return kvsi_conf_find(&conf, "timeout") == NULL ? 0 : 4;
+}
+
+static void the_users_file_is_ignored_where_it_is_out_of_reach(void)
+{
+    char dir[700];
+    pid_t child;
+
+    snprintf(dir, sizeof(dir), "%s", kt_temp_dir());
+    kt_write_file(dir, "kvstore/kvstore.conf", "timeout = 7\n");
+    setenv("XDG_CONFIG_HOME", dir, 1);
+    strcat(dir, "/kvstore");
+    KT_INT(chmod(dir, 0), 0);
+    fflush(NULL);
+    child = fork();
+    if (child == 0) {
+        _exit(read_what_is_out_of_reach());
+    }
+    KT_INT(kt_wait_child(child), 0);
+    KT_INT(chmod(dir, 0700), 0);
+}
+
 static void a_store_takes_its_settings_from_the_file(void)
 {
     const char *dir = kt_temp_dir();
@@ -140,6 +186,7 @@ static const kt_test_t tests[] = {
     KT_TEST(nul_bytes_and_large_files_are_refused),
     KT_TEST(the_users_file_is_found_by_its_variable),
     KT_TEST(a_fifo_is_refused_and_not_waited_for),
+    KT_TEST(the_users_file_is_ignored_where_it_is_out_of_reach),
     KT_TEST(a_store_takes_its_settings_from_the_file),
 };
 KT_MAIN("conffile", tests)

@@ -3,6 +3,7 @@
 #include "config.h"
 #include "kt.h"
 
+#include <locale.h>
 #include <stdlib.h>
 
 static const kvs_option_info_t options[] = {
@@ -100,13 +101,14 @@ static void each_source_beats_the_ones_behind_it(void)
     forget_sources();
 }
 
-static void of_options_given_twice_the_last_counts(void)
+static void an_option_given_twice_is_refused(void)
 {
     const kvs_option_t given[] = {{"depth", "1"}, {"rate", "2"}, {"depth", "8"}};
 
     forget_sources();
-    check_text(given, 3, "depth", "8");
-    check_text(given, 3, "rate", "2");
+    check_refused(given, 3, KVS_ERR_ARGUMENT,
+                  "option \"depth\" is given twice, as \"1\" and \"8\"");
+    check_text(given, 2, "depth", "1");
 }
 
 static void an_empty_text_is_a_value(void)
@@ -154,6 +156,17 @@ static void a_setting_of_the_process_is_looked_up_without_a_store(void)
     forget_sources();
 }
 
+static void check_time(const char *seconds, int64_t want_ms)
+{
+    const kvs_option_t given = {"patience", seconds};
+    kvs_config_t *config = NULL;
+
+    if (KT_OK(make(&given, 1, &config))) {
+        KT_INT(kvsi_config_time_ms(config, "patience"), want_ms);
+    }
+    kvsi_config_free(config);
+}
+
 /* ---- Types ----------------------------------------------------------------------------------- */
 
 static void whole_numbers_are_taken_whole(void)
@@ -179,6 +192,31 @@ static void sizes_are_not_negative(void)
     check_value("bound", "123456789012", NULL);
     check_value("bound", "-1", "a whole number that isn't negative");
     check_value("bound", "1e6", "a whole number that isn't negative");
+}
+
+static void threads_have_a_bound(void)
+{
+    check_value("threads", "0", NULL);
+    check_value("threads", "1024", NULL);
+    check_value("threads", "1025", "a whole number from 0 to 1024");
+    check_value("threads", "4294967296", "a whole number from 0 to 1024");
+    check_value("threads", "-1", "a whole number from 0 to 1024");
+    check_value("threads", "", "a whole number from 0 to 1024");
+}
+
+/* Where the program's locale has a decimal comma. */
+static void the_locale_does_not_matter(void)
+{
+    static const char *const locales[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "de_DE.utf8"};
+
+    for (size_t i = 0; i < 3 && setlocale(LC_ALL, locales[i]) == NULL; i++) {
+    }
+    check_value("rate", "0.5", NULL);
+    check_value("rate", "0,5", "a number");
+    check_time("1.5", 1500);
+    kvs_fail(KVS_ERR_ARGUMENT, "%g", 0.5);
+    KT_STR(kvs_last_error(), "0.5");
+    setlocale(LC_ALL, "C");
 }
 
 static void numbers_are_finite(void)
@@ -211,17 +249,6 @@ static void log_levels_may_name_areas(void)
     check_value("log", "Trace,loader,engine", NULL);
     check_value("log", "loud", "error, warn, info, debug or trace, and areas behind commas");
     check_value("log", ",loader", "error, warn, info, debug or trace, and areas behind commas");
-}
-
-static void check_time(const char *seconds, int64_t want_ms)
-{
-    const kvs_option_t given = {"patience", seconds};
-    kvs_config_t *config = NULL;
-
-    if (KT_OK(make(&given, 1, &config))) {
-        KT_INT(kvsi_config_time_ms(config, "patience"), want_ms);
-    }
-    kvsi_config_free(config);
 }
 
 static void times_are_seconds_and_given_in_milliseconds(void)
@@ -299,13 +326,15 @@ static void options_without_name_or_value_are_refused(void)
 static const kt_test_t tests[] = {
     KT_TEST(without_any_source_a_setting_has_its_default),
     KT_TEST(each_source_beats_the_ones_behind_it),
-    KT_TEST(of_options_given_twice_the_last_counts),
+    KT_TEST(an_option_given_twice_is_refused),
     KT_TEST(an_empty_text_is_a_value),
     KT_TEST(texts_are_copied),
     KT_TEST(an_unknown_setting_has_no_text),
     KT_TEST(a_setting_of_the_process_is_looked_up_without_a_store),
     KT_TEST(whole_numbers_are_taken_whole),
     KT_TEST(sizes_are_not_negative),
+    KT_TEST(threads_have_a_bound),
+    KT_TEST(the_locale_does_not_matter),
     KT_TEST(numbers_are_finite),
     KT_TEST(booleans_have_eight_words_in_any_case),
     KT_TEST(log_levels_may_name_areas),

@@ -5,6 +5,8 @@
 
 #include "store.h"
 
+#include <kvstore/plugins.h>
+
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -255,6 +257,47 @@ static void a_store_may_be_closed_by_an_exit_handler(void)
     KT_INT(in_child(close_at_exit, NULL), 8);
 }
 
+/* ---- Locks of the process ----------------------------------------------------------------------- */
+
+static void list_without_end(void *arg)
+{
+    kvs_plugin_list_t *list;
+
+    while (!atomic_load((atomic_bool *)arg)) {
+        if (kvs_plugin_list(&list) == KVS_OK) {
+            kvs_plugin_list_free(list);
+        }
+    }
+}
+
+/* It gets the list, or is told that it can't have one: it does not wait for a thread that isn't there. */
+static int list_or_be_told(void *arg)
+{
+    kvs_plugin_list_t *list;
+    kvs_status_t status = kvs_plugin_list(&list);
+
+    (void)arg;
+    return status == KVS_OK || (status == KVS_ERR_STATE &&
+                                strstr(kvs_last_error(), "forked while another thread") != NULL)
+               ? 0
+               : 1;
+}
+
+static void a_child_never_waits_for_plugins_that_another_thread_looked_for(void)
+{
+    atomic_bool stop = false;
+    kt_thread_t thread;
+    int n_failed = 0;
+
+    kt_thread_start(&thread, list_without_end, &stop);
+    for (int i = 0; i < 20 && n_failed == 0; i++) {
+        n_failed += in_child(list_or_be_told, NULL) != 0;
+    }
+    atomic_store(&stop, true);
+    kt_thread_join(&thread);
+    KT_INT(n_failed, 0);
+}
+
 /* Those whose children leave with threads of their own come first, while this process has none. */
 static const kt_test_t tests[] = {
     KT_TEST(a_process_may_exit_while_its_operations_run),
@@ -264,5 +307,6 @@ static const kt_test_t tests[] = {
     KT_TEST(a_child_cannot_use_its_parents_events_whoever_held_the_locks),
     KT_TEST(a_child_that_leaves_by_exit_leaves_its_parents_store_alone),
     KT_TEST(a_child_may_have_a_store_and_threads_of_its_own),
+    KT_TEST(a_child_never_waits_for_plugins_that_another_thread_looked_for),
 };
 KT_MAIN("fork", tests)

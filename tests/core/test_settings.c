@@ -71,6 +71,43 @@ static void a_value_that_create_would_refuse_is_told(void)
     kvs_setting_list_free(list);
 }
 
+/* The setting's value, from the user's file, is refused with `part`; NULL: it is taken. */
+static void tried(const char *file, const char *name, kvs_status_t status, const char *part)
+{
+    kvs_setting_list_t *list;
+
+    use(file);
+    list = listed();
+    if (part == NULL) {
+        KT_OK(kvs_setting_try(setting(list, name)));
+    } else {
+        KT_FAIL(kvs_setting_try(setting(list, name)), status, part);
+        KT_HAS(kvs_last_error(), "kvstore.conf:1: ");
+        KT_HAS(kvs_last_error(), name);
+    }
+    kvs_setting_list_free(list);
+}
+
+static void values_that_only_trying_tells_are_tried(void)
+{
+    char text[700], path[600];
+
+    tried("default = fake\n", "default", KVS_OK, NULL);
+    tried("default = fkae\n", "default", KVS_ERR_NOT_FOUND, "did you mean \"fake\"?");
+    tried("default =\n", "default", KVS_ERR_ARGUMENT, "the name of a store is empty");
+    tried("required = fake,\n", "required", KVS_OK, NULL);
+    tried("required = fake, horovod\n", "required", KVS_ERR_UNAVAILABLE, "kvstore-backend-horovod");
+    tried("trace = /no/such/trace\n", "trace", KVS_ERR_IO, "No such file or directory");
+    tried("trace = /\n", "trace", KVS_ERR_IO, "Is a directory");
+    snprintf(path, sizeof(path), "%s/trace.json", kt_temp_dir());
+    snprintf(text, sizeof(text), "trace = %s\n", path);
+    tried(text, "trace", KVS_OK, NULL);
+    KT_INT(access(path, F_OK), -1);
+    tried("depth = deep\n", "depth", KVS_ERR_ARGUMENT, "accepted is a whole number");
+    tried("timeout = 3\n", "timeout", KVS_OK, NULL);
+    KT_FAIL(kvs_setting_try(NULL), KVS_ERR_ARGUMENT, "NULL");
+}
+
 static void notes(size_t n, const char *part)
 {
     kvs_setting_list_t *list = listed();
@@ -122,8 +159,11 @@ static void a_malformed_file_is_an_error(void)
 }
 
 static const kt_test_t tests[] = {
-    KT_TEST(settings_tell_where_they_come_from), KT_TEST(a_value_that_create_would_refuse_is_told),
-    KT_TEST(keys_that_nobody_reads_are_noted),   KT_TEST(variables_that_nobody_reads_are_noted),
+    KT_TEST(settings_tell_where_they_come_from),
+    KT_TEST(a_value_that_create_would_refuse_is_told),
+    KT_TEST(values_that_only_trying_tells_are_tried),
+    KT_TEST(keys_that_nobody_reads_are_noted),
+    KT_TEST(variables_that_nobody_reads_are_noted),
     KT_TEST(a_malformed_file_is_an_error),
 };
 KT_MAIN("settings", tests)

@@ -101,7 +101,7 @@ static void the_file_is_whole_after_each_flush(void)
     events = read_events();
     n_after = cJSON_GetArraySize(events);
     KT_INT(n_after, n_before + 3000);
-    KT_TRUE(find_event(events, "span\n") != NULL);
+    KT_TRUE(find_event(events, "span\\n") != NULL);
     cJSON_Delete(events);
 }
 

@@ -49,6 +49,31 @@ static void check_refused(kvs_param_t param, const char *part)
     misuse_close_untouched(store);
 }
 
+static void what_is_reserved_may_not_be_used(void)
+{
+    kvs_param_t param = real("learning_rate", 0.1);
+    kvs_optimizer_spec_t spec = KVS_OPTIMIZER_INIT;
+    kvs_worker_optimizer_t *optimizer = NULL;
+    kvs_store_t *store = misuse_open();
+
+    param.reserved = 9;
+    check_refused(param, "its member reserved is 9, must be 0");
+    spec.name = "sgd";
+    spec.reserved = 8;
+    KT_FAIL(kvs_store_set_optimizer(store, &spec), KVS_ERR_ARGUMENT,
+            "set_optimizer: the spec's member reserved is 8, must be 0");
+    KT_FAIL(kvs_optimizer_create(&spec, &optimizer), KVS_ERR_ARGUMENT,
+            "optimizer_create: the spec's member reserved is 8, must be 0");
+    misuse_close_untouched(store);
+}
+
+static void a_type_that_is_none_is_named(void)
+{
+    check_refused(integer("learning_rate", 77, 1),
+                  "parameter 'learning_rate': its type is 77, none of KVS_PARAM_NULL to "
+                  "KVS_PARAM_INTS");
+}
+
 static kvs_status_t push_same(kvs_store_t *store, float gradient)
 {
     float data[MISUSE_N];
@@ -434,6 +459,8 @@ static void adamax_with_a_first_gradient_of_zero_leaves_the_weight(void)
 }
 
 static const kt_test_t tests[] = {
+    KT_TEST(what_is_reserved_may_not_be_used),
+    KT_TEST(a_type_that_is_none_is_named),
     KT_TEST(no_optimizer_is_an_error),
     KT_TEST(an_unknown_optimizer_is_an_error_naming_it_and_those_there_are),
     KT_TEST(the_size_of_the_specification_must_be_set),

@@ -4,7 +4,9 @@
 #include "misuse.h"
 
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static kvs_param_t real(const char *name, double value)
@@ -109,7 +111,8 @@ static void a_missing_file_is_an_error(void)
 
     KT_FAIL(kvs_store_load_optimizer_states(store, path_of("missing")), KVS_ERR_NOT_FOUND,
             "/missing: cannot be opened: No such file");
-    KT_FAIL(kvs_store_load_optimizer_states(store, ""), KVS_ERR_NOT_FOUND, "");
+    KT_FAIL(kvs_store_load_optimizer_states(store, ""), KVS_ERR_NOT_FOUND,
+            "the path of the file is empty");
     KT_FAIL(kvs_store_load_optimizer_states(store, "/"), KVS_ERR_IO, "regular file");
     close_unchanged(store);
 }
@@ -223,6 +226,34 @@ static void a_file_that_can_not_be_written_is_an_error(void)
     close_unchanged(store);
 }
 
+/* In a child, which the signal at the limit would end: 0 if the save fails with a text. */
+static int save_past_the_limit(const char *path)
+{
+    const struct rlimit limit = {100, 100};
+    kvs_store_t *store = open_pushed();
+    kvs_status_t status = setrlimit(RLIMIT_FSIZE, &limit) == 0
+                              ? kvs_store_save_optimizer_states(store, path, 1)
+                              : KVS_OK;
+
+    return status == KVS_ERR_IO && strstr(kvs_last_error(), "File too large") != NULL ? 0 : 1;
+}
+
+static void a_limit_of_file_sizes_is_an_error_and_no_signal(void)
+{
+    const char *path = path_of("limited");
+    pid_t child;
+    int how = -1;
+
+    fflush(NULL);
+    child = fork();
+    if (child == 0) {
+        _exit(save_past_the_limit(path));
+    }
+    KT_INT(waitpid(child, &how, 0), child);
+    KT_INT(how, 0);
+    KT_INT(access(path, F_OK), -1);
+}
+
 static kvs_status_t save_within(const kvs_key_t *key, const kvs_tensor_t *value,
                                 const kvs_tensor_t *stored, void *arg)
 {
@@ -255,6 +286,7 @@ static void neither_is_done_after_a_cancel(void)
 }
 
 static const kt_test_t tests[] = {
+    KT_TEST(a_limit_of_file_sizes_is_an_error_and_no_signal), /* forks before there are threads */
     KT_TEST(null_is_an_error),
     KT_TEST(without_an_optimizer_both_are_state_errors),
     KT_TEST(with_an_updater_both_are_state_errors),
