@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* job_horovod_errors.c - ranks that disagree, and ranks that do not come: everyone is told, with the key,
+ * both ranks and both sides; and the store can be used afterwards. Jobs of two workers or more, where the
+ * last is the odd one. */
+#include "crew.h"
+
+#include <stdlib.h>
+
+static int is_odd(const crew_t *crew)
+{
+    return crew->rank == crew->n - 1;
+}
+
+static void a_dtype_that_differs_is_told_to_all(void)
+{
+    crew_t crew = crew_open(NULL, 0);
+    double value[2] = {1, 1};
+
+    KT_FAIL(crew_sum(&crew, kvs_key_str("w"),
+                     is_odd(&crew) ? KVS_DTYPE_float64 : KVS_DTYPE_float32, 2, value, NULL, NULL),
+            KVS_ERR_DTYPE, "pushpull: key 'w': worker ");
+    KT_HAS(kvs_last_error(), "float32 (2,)");
+    KT_HAS(kvs_last_error(), "float64 (2,)");
+    KT_HAS(kvs_last_error(), "(host ");
+    crew_works(&crew, kvs_key_str("w"));
+    crew_close(&crew);
+}
+
+static void a_shape_that_differs_is_told_to_all(void)
+{
+    crew_t crew = crew_open(NULL, 0);
+    float value[3] = {1, 1, 1};
+    kvs_event_t *event = NULL;
+
+    KT_OK(crew_sum(&crew, kvs_key_int(-4), KVS_DTYPE_float32, is_odd(&crew) ? 3 : 2, value, NULL,
+                   &event));
+    KT_FAIL(crew_finish(event), KVS_ERR_SHAPE, "pushpull: key -4: worker ");
+    KT_HAS(kvs_last_error(), "float32 (2,)");
+    KT_HAS(kvs_last_error(), "float32 (3,)");
+    KT_REAL(value[0], 1);
+    crew_works(&crew, kvs_key_int(-4));
+    crew_works(&crew, kvs_key_int(3));
+    crew_close(&crew);
+}
+
+static void an_operation_that_differs_is_told_to_all(void)
+{
+    crew_t crew = crew_open(NULL, 0);
+    float value = 1, out = 0;
+    kvs_status_t status =
+        is_odd(&crew)
+            ? crew_broadcast(&crew, kvs_key_int(1), KVS_DTYPE_float32, 1, &value, &out, NULL)
+            : crew_sum(&crew, kvs_key_int(1), KVS_DTYPE_float32, 1, &value, &out, NULL);
+
+    KT_FAIL(status, KVS_ERR_ARGUMENT, "submitted a");
+    KT_HAS(kvs_last_error(), "a pushpull");
+    KT_HAS(kvs_last_error(), "a broadcast");
+    crew_works(&crew, kvs_key_int(1));
+    crew_close(&crew);
+}
+
+/* The others are warned of the late one, and go on when it comes. */
+static void a_late_rank_is_warned_of(void)
+{
+    crew_t room = crew_open(NULL, 0), crew = CREW_OPEN({"stall_warning", "0.3"});
+    float value = 1;
+    kvs_event_t *event = NULL;
+
+    if (is_odd(&crew)) {
+        crew_meet(&room);
+        KT_OK(crew_sum(&crew, kvs_key_str("late"), KVS_DTYPE_float32, 1, &value, NULL, NULL));
+    } else {
+        kt_stderr_begin();
+        KT_OK(crew_sum(&crew, kvs_key_str("late"), KVS_DTYPE_float32, 1, &value, NULL, &event));
+        KT_FAIL(kvs_event_wait(event, 1500), KVS_ERR_TIMEOUT, "not completed");
+        const char *text = kt_stderr_end();
+
+        if (crew.rank == 0) {
+            KT_HAS(text, "key 'late': not submitted for ");
+            KT_HAS(text, "ms by worker ");
+            KT_HAS(text, "it was by worker 0 (host ");
+        }
+        crew_meet(&room);
+        KT_OK(crew_finish(event));
+    }
+    KT_REAL(value, crew.n);
+    crew_close(&crew);
+    crew_close(&room);
+}
+
+/* Past the deadline all get the same error, the late one too, and are in step again. */
+static void a_missing_rank_is_named_and_finds_out_when_it_comes(void)
+{
+    crew_t room = crew_open(NULL, 0), crew = CREW_OPEN({"timeout", "1"});
+    float sum = 0;
+    char missing[32];
+
+    snprintf(missing, sizeof(missing), "ms by worker %d (host ", crew.n - 1);
+    if (is_odd(&crew)) {
+        crew_meet(&room);
+    }
+    KT_FAIL(crew_sum1(&crew, kvs_key_int(5), 1, &sum), KVS_ERR_TIMEOUT,
+            "pushpull: key 5: not submitted for ");
+    KT_HAS(kvs_last_error(), missing);
+    KT_HAS(kvs_last_error(), "it was by worker 0 (host ");
+    if (!is_odd(&crew)) {
+        crew_meet(&room);
+    }
+    crew_works(&crew, kvs_key_int(5));
+    crew_close(&crew);
+    crew_close(&room);
+}
+
+static void calls_in_opposite_orders_end_at_the_deadline(void)
+{
+    crew_t room = crew_open(NULL, 0), crew = CREW_OPEN({"timeout", "1"});
+    float sum = 0;
+    int mine = is_odd(&crew) ? 1 : 2;
+
+    KT_FAIL(crew_sum1(&crew, kvs_key_int(mine), 1, &sum), KVS_ERR_TIMEOUT, "not submitted for");
+    crew_meet(&room);
+    /* whoever has not come is told what became of it */
+    KT_FAIL(crew_sum1(&crew, kvs_key_int(3 - mine), 1, &sum), KVS_ERR_TIMEOUT, "not submitted for");
+    crew_works(&crew, kvs_key_int(1));
+    crew_works(&crew, kvs_key_int(2));
+    crew_close(&crew);
+    crew_close(&room);
+}
+
+static void an_option_that_differs_is_told_to_all(void)
+{
+    crew_t room = crew_open(NULL, 0);
+    kvs_option_t option = {"fusion_threshold", is_odd(&room) ? "1" : "2"};
+    kvs_store_t *store = NULL;
+
+    KT_FAIL(kvs_store_create("horovod", &option, 1, &store), KVS_ERR_PEER, "fusion_threshold");
+    crew_works(&room, kvs_key_int(1));
+    crew_close(&room);
+}
+
+static void a_store_closed_early_is_named(void)
+{
+    crew_t room = crew_open(NULL, 0), crew = crew_open(NULL, 0);
+    float value = 1;
+
+    if (is_odd(&crew)) {
+        crew_meet(&room);
+    } else {
+        kvs_event_t *event = NULL;
+
+        KT_OK(crew_sum(&crew, kvs_key_int(1), KVS_DTYPE_float32, 1, &value, NULL, &event));
+        crew_meet(&room);
+        KT_FAIL(crew_finish(event), KVS_ERR_PEER, "pushpull: key 1: worker ");
+        KT_HAS(kvs_last_error(), "has closed the store");
+    }
+    crew_close(&crew);
+    crew_works(&room, kvs_key_int(1));
+    crew_close(&room);
+}
+
+static void a_missing_barrier_is_named(void)
+{
+    crew_t room = crew_open(NULL, 0), crew = CREW_OPEN({"timeout", "1"});
+
+    if (!is_odd(&crew)) {
+        KT_FAIL(kvs_store_barrier(crew.store), KVS_ERR_TIMEOUT, "barrier");
+    }
+    crew_meet(&room);
+    crew_close(&crew);
+    crew_close(&room);
+}
+
+/* Uneven steps: whoever has no more to do joins, and has no part in what the others still exchange. */
+static void who_has_joined_has_no_part(void)
+{
+    crew_t crew = crew_open(NULL, 0);
+
+    for (int round = 0; round < 3; round++) {
+        for (int step = 0; step <= crew.rank * 2; step++) {
+            float sum = 0;
+            int n_there = 0;
+
+            for (int rank = 0; rank < crew.n; rank++) {
+                n_there += step <= rank * 2;
+            }
+            KT_OK(crew_sum1(&crew, kvs_key_int(step), 1, &sum));
+            KT_REAL(sum, n_there);
+        }
+        KT_OK(kvs_store_join(crew.store));
+        crew_works(&crew, kvs_key_int(0)); /* all are back */
+    }
+    crew_close(&crew);
+}
+
+static void only_pushpull_goes_on_without_who_has_joined(void)
+{
+    crew_t room = crew_open(NULL, 0), crew = crew_open(NULL, 0);
+    float value = 1, out = 0;
+
+    if (!is_odd(&crew)) {
+        kvs_event_t *event = NULL;
+
+        KT_OK(crew_broadcast(&crew, kvs_key_int(1), KVS_DTYPE_float32, 1, &value, &out, &event));
+        crew_meet(&room);
+        KT_FAIL(crew_finish(event), KVS_ERR_STATE, "broadcast: key 1: worker ");
+        KT_HAS(kvs_last_error(), "has joined");
+    } else {
+        crew_meet(&room);
+    }
+    KT_OK(kvs_store_join(crew.store));
+    crew_close(&crew);
+    crew_close(&room);
+}
+
+static const kt_test_t tests[] = {
+    KT_TEST(a_dtype_that_differs_is_told_to_all),
+    KT_TEST(a_shape_that_differs_is_told_to_all),
+    KT_TEST(an_operation_that_differs_is_told_to_all),
+    KT_TEST(a_late_rank_is_warned_of),
+    KT_TEST(a_missing_rank_is_named_and_finds_out_when_it_comes),
+    KT_TEST(calls_in_opposite_orders_end_at_the_deadline),
+    KT_TEST(an_option_that_differs_is_told_to_all),
+    KT_TEST(a_store_closed_early_is_named),
+    KT_TEST(a_missing_barrier_is_named),
+    KT_TEST(who_has_joined_has_no_part),
+    KT_TEST(only_pushpull_goes_on_without_who_has_joined),
+};
+
+KT_MAIN("job_horovod_errors", tests)
