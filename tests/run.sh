@@ -32,7 +32,7 @@ say() {
 
 packages='gcc g++ libc6-dev binutils cmake ninja-build clang libclang-rt-14-dev python3 python3-venv python3-dev
           libltdl-dev libcjson-dev libzmq3-dev libcunit1-dev libdlpack-dev dataset-fashion-mnist
-          dpkg-dev gzip groff-base clojure libjna-java default-jre-headless'
+          dpkg-dev gzip groff-base clojure libjna-java default-jre-headless openmpi-bin libopenmpi-dev iproute2'
 
 # ---- set-up ------------------------------------------------------------------------------------
 

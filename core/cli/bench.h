@@ -17,7 +17,7 @@ typedef struct bench {
     int quick;     /* few samples of small arrays: shows that it works, measures nothing */
     int n_threads; /* that stores of this process work with */
     int n_ranks;   /* workers of the job that this process is one of; 0: none */
-    int n_calls;   /* of a sample, where the ranks must agree on it; 0: as many as take long enough */
+    int n_calls; /* of a sample, where the ranks must agree on it; 0: as many as take long enough */
     double triad[BENCH_N_SIZES]; /* bytes a second of the fastest triad of each size; 0: unknown */
 } bench_t;
 
@@ -66,8 +66,10 @@ kvs_status_t bench_w1(bench_t *bench);
 kvs_status_t bench_w2(bench_t *bench);
 kvs_status_t bench_w3(bench_t *bench);
 kvs_status_t bench_w4(bench_t *bench);
-/* In the processes that bench_w4 starts: worker 0 writes its rows to `rows`. Gives the exit status. */
-int bench_w4_worker(bench_t *bench, const char *rows);
+kvs_status_t bench_w5(bench_t *bench);
+/* In the processes that these two start: see bench_job.h. */
+kvs_status_t bench_w4_worker(bench_t *bench);
+kvs_status_t bench_w5_worker(bench_t *bench);
 kvs_status_t bench_w6(bench_t *bench);
 kvs_status_t bench_w7(bench_t *bench);
 kvs_status_t bench_w8(bench_t *bench);

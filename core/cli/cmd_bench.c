@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_bench.c - `kvstore bench`: measure workloads on a backend, and the machine's memory beside
  * them, as rows that stand next to those of tests/bench. --json: a line of JSON a row. */
-#include "bench.h"
+#include "bench_job.h"
 #include "commands.h"
 
 #include <kvstore/settings.h>
@@ -16,13 +16,20 @@
 typedef struct workload {
     const char *name;
     kvs_status_t (*run)(bench_t *bench);
-    int needs_machine; /* its rows are held against the triad */
-    int one_core;      /* it is about one core */
+    int needs_machine;                      /* its rows are held against the triad */
+    int one_core;                           /* it is about one core */
+    kvs_status_t (*worker)(bench_t *bench); /* of one that is a job: in its processes */
 } workload_t;
 
 static const workload_t workloads[] = {
-    {"W1", bench_w1, 1, 0}, {"W2", bench_w2, 0, 0}, {"W3", bench_w3, 1, 0}, {"W4", bench_w4, 0, 0},
-    {"W6", bench_w6, 1, 1}, {"W7", bench_w7, 1, 0}, {"W8", bench_w8, 0, 0},
+    {"W1", bench_w1, 1, 0, NULL},
+    {"W2", bench_w2, 0, 0, NULL},
+    {"W3", bench_w3, 1, 0, NULL},
+    {"W4", bench_w4, 0, 0, bench_w4_worker},
+    {"W5", bench_w5, 0, 0, bench_w5_worker},
+    {"W6", bench_w6, 1, 1, NULL},
+    {"W7", bench_w7, 1, 0, NULL},
+    {"W8", bench_w8, 0, 0, NULL},
 };
 #define N_WORKLOADS (sizeof(workloads) / sizeof(workloads[0]))
 
@@ -97,7 +104,7 @@ static int parse(int argc, char **argv, bench_t *ret_bench, const char **ret_sta
         case 'p':
             ret_bench->pushpull = 1;
             break;
-        case 'r': /* not for users: W4 starts itself with it */
+        case 'r': /* not for users: W4 and W5 start themselves with it */
             *ret_rows = optarg;
             break;
         case 's': /* not for users: W8 starts itself with it */
@@ -109,12 +116,13 @@ static int parse(int argc, char **argv, bench_t *ret_bench, const char **ret_sta
         }
     }
     if (optind == argc) {
-        return cli_usage_error("bench", "name a workload: W1, W2, W3, W4, W6, W7 or W8");
+        return cli_usage_error("bench", "name a workload: W1, W2, W3, W4, W5, W6, W7 or W8");
     }
     for (int i = optind; i < argc; i++) {
         if (find_workload(argv[i]) == NULL) {
             return cli_usage_error(
-                "bench", "no workload \"%s\": there are W1, W2, W3, W4, W6, W7 and W8", argv[i]);
+                "bench", "no workload \"%s\": there are W1, W2, W3, W4, W5, W6, W7 and W8",
+                argv[i]);
         }
     }
     return 0;
@@ -153,6 +161,22 @@ static void choose_threads(char **names)
     }
 }
 
+/* In a process of a job. Gives its exit status. */
+static int run_worker(bench_t *bench, const char *rows, const char *name)
+{
+    const workload_t *workload = find_workload(name);
+    kvs_status_t status =
+        workload->worker == NULL
+            ? kvs_fail(KVS_ERR_ARGUMENT, "%s is no workload of several processes", name)
+            : bench_job_begin(bench, rows);
+
+    status = status == KVS_OK ? workload->worker(bench) : status;
+    if (status != KVS_OK) {
+        fprintf(stderr, "kvstore bench: %s\n", kvs_last_error());
+    }
+    return status != KVS_OK;
+}
+
 /* All of them, though one may fail. */
 static int run_workloads(bench_t *bench, char **names)
 {
@@ -181,7 +205,7 @@ int cmd_bench(int argc, char **argv)
         return bench_w8_child(&bench, started);
     }
     if (rows != NULL) {
-        return bench_w4_worker(&bench, rows);
+        return run_worker(&bench, rows, argv[optind]);
     }
     choose_threads(argv + optind);
     if (try_backend(bench.backend) != KVS_OK) {

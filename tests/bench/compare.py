@@ -14,8 +14,11 @@ PEERS = collections.OrderedDict([
     ("MXNet C API", ("mxnet-capi", "mxnet-capi-t2")),
     ("MXNet Python", ("mxnet", "mxnet-t2")),
     ("PyTorch", ("torch-fused", "torch-foreach")),
+    ("Open MPI", ("openmpi", "openmpi-inplace", "openmpi-nb")),
+    ("gloo", ("gloo",)),
 ])
 BEST_MXNET = ("MXNet C API", "MXNet Python")
+BEST_ALLREDUCE = ("Open MPI", "gloo")
 
 # What the project wants: the first whose pattern matches "WORKLOAD BYTES" holds; at most that ratio.
 TARGETS = (
@@ -31,6 +34,10 @@ TARGETS = (
     (r"W4_latency_s1 ", ("MXNet Python",), 0.05),
     (r"W4_pushpull_s1 67108864$", ("MXNet Python",), 0.12),
     (r"W4_resnet50_s1 ", ("MXNet Python",), 0.22),
+    (r"W5_latency ", ("Open MPI",), 2.0),
+    (r"W5_allreduce (4096|262144)$", ("Open MPI",), 1.0),
+    (r"W5_allreduce 67108864$", BEST_ALLREDUCE, 0.9),
+    (r"W5_resnet50 ", BEST_ALLREDUCE, 1.0),
     (r"W7_(sgdmom|adam) ", ("PyTorch",), 1.0),
 )
 # Of figures without a peer: (workload, what is compared, at most, unit, divisor).

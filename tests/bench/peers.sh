@@ -10,8 +10,8 @@ usage() {
     cat <<'EOF'
 usage: sh tests/bench/peers.sh [--rounds N] [--out FILE] [--kvstore PROGRAM] [--install] [WORKLOAD...]
 
-Runs each workload (default: W1 W2 W3 W4 W7 W8) on kvstore, MXNet and PyTorch by turns, N times (3),
-and prints kvstore's times over theirs.
+Runs each workload (default: W1 W2 W3 W4 W5 W7 W8) on kvstore, MXNet, PyTorch and Open MPI by turns, N
+times (3), and prints kvstore's times over theirs. Open MPI (openmpi-bin, libopenmpi-dev) is for W5.
 
   --rounds N         how often
   --out FILE         keep the rows there, as lines of JSON (else in a temporary file)
@@ -51,7 +51,7 @@ while [ $# -gt 0 ]; do
             usage
             exit 0
             ;;
-        W1 | W2 | W3 | W4 | W7 | W8) workloads="$workloads $1" ;;
+        W1 | W2 | W3 | W4 | W5 | W7 | W8) workloads="$workloads $1" ;;
         *)
             echo "peers.sh: unknown argument '$1'; see --help" >&2
             exit 2
@@ -65,7 +65,7 @@ case $rounds in
         exit 2
         ;;
 esac
-workloads=${workloads:- W1 W2 W3 W4 W7 W8}
+workloads=${workloads:- W1 W2 W3 W4 W5 W7 W8}
 if [ ! -x "$kvstore" ]; then
     echo "peers.sh: no program $kvstore: build it, or name it with --kvstore" >&2
     exit 2
@@ -113,6 +113,16 @@ if [ -n "$mxnet_python" ]; then
         -ldl || exit 1
 fi
 
+mpi=
+if command -v mpicc >/dev/null 2>&1 && command -v mpirun >/dev/null 2>&1; then
+    cli=$root/core/cli
+    mpicc -std=c11 -D_GNU_SOURCE -O2 -I "$root/core/include" -I "$cli" -o "$work/peer_mpi" \
+        "$here/peer_mpi.c" "$cli/bench_sample.c" "$cli/bench_rows.c" "$cli/bench_resnet50.c" || exit 1
+    mpi=$work/peer_mpi
+else
+    say "Open MPI is left out: no mpicc and mpirun"
+fi
+
 # ---- rounds ------------------------------------------------------------------------------------
 
 failed=0
@@ -148,9 +158,24 @@ run_mxnet() {
 }
 
 run_torch() {
-    if [ "$1" = W7 ]; then
-        for n in 1 2; do
-            add "$torch_python" "$here/peer_torch.py" $n
+    case $1 in
+        W5)
+            for n in 2 4; do
+                add "$torch_python" "$here/peer_gloo.py" $n
+            done
+            ;;
+        W7)
+            for n in 1 2; do
+                add "$torch_python" "$here/peer_torch.py" $n
+            done
+            ;;
+    esac
+}
+
+run_mpi() {
+    if [ "$1" = W5 ]; then
+        for n in 2 4; do
+            add mpirun --allow-run-as-root --oversubscribe -n $n "$mpi"
         done
     fi
 }
@@ -162,6 +187,7 @@ run_w4_by_sockets() {
 
 run_kvstore() {
     case $1 in
+        W5) add "$kvstore" bench --json W5 ;;
         W4)
             add "$kvstore" bench --json W4
             add run_w4_by_sockets
@@ -182,6 +208,7 @@ while [ "$round" -le "$rounds" ]; do
         run_kvstore "$workload"
         [ -z "$mxnet_python" ] || run_mxnet "$workload"
         [ -z "$torch_python" ] || run_torch "$workload"
+        [ -z "$mpi" ] || run_mpi "$workload"
     done
     round=$((round + 1))
 done
