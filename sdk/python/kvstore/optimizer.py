@@ -89,6 +89,8 @@ class Optimizer:
         if lr_scheduler is not None and not isinstance(lr_scheduler, LRScheduler):
             raise KVStoreTypeError(f"{self.name}: lr_scheduler is one of kvstore.lr_scheduler, not "
                                    f"{type(lr_scheduler).__name__}", Status.ERR_ARGUMENT)
+        if lr_scheduler is not None and learning_rate is not None:
+            lr_scheduler.base_lr = learning_rate  # as in MXNet: what it shows until it computes one
         self.params = params
         self.lr_scheduler = lr_scheduler
         self.idx2name: Dict[Any, str] = dict(param_idx2name or {})

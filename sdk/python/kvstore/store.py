@@ -55,24 +55,37 @@ def _is_main() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
-def _on_a_thread(function: Callable[..., int], arguments: Tuple, rank: Optional[int], about: str,
-                 path: Optional[str], abandon: Callable[[threading.Thread], None]) -> None:
-    """Call the C library on a thread of its own, so that this one hears signals. If one raises, the thread
-    goes to `abandon`."""
-    answer: List[Tuple[int, str]] = []
+class _Aside:
+    """A call of the C library on a thread of its own, so that this one hears signals meanwhile."""
 
-    def run() -> None:
+    def __init__(self, function: Callable[..., int], arguments: Tuple) -> None:
+        self.answer: Tuple[int, str] = (0, "")
+        self.done = threading.Event()
+        self._call = function, arguments
+        threading.Thread(target=self._run, daemon=True, name=f"kvstore {function.__name__}").start()
+
+    def _run(self) -> None:
+        function, arguments = self._call
         status = function(*arguments)
-        answer.append((status, last_text() if status != 0 else ""))
+        self.answer = status, last_text() if status != 0 else ""
+        self.done.set()
 
-    thread = threading.Thread(target=run, daemon=True, name=f"kvstore {function.__name__}")
-    thread.start()
+    def wait(self) -> Tuple[int, str]:
+        """What the call returned, and its text."""
+        while not self.done.wait(_SLICE_MS / 1000):  # a signal that comes to another thread ends no wait
+            pass
+        return self.answer
+
+
+def _call_aside(function: Callable[..., int], arguments: Tuple, rank: Optional[int], about: str,
+                path: Optional[str], abandoned: List[Any]) -> None:
+    """Call the C library aside and raise its error. If the wait is interrupted, the call is `abandoned`."""
+    aside = _Aside(function, arguments)
     try:
-        thread.join()
+        status, text = aside.wait()
     except BaseException:
-        abandon(thread)
+        abandoned.append(aside)
         raise
-    status, text = answer[0]
     if status != 0:
         raise error_of(status, text, rank, about, path)
 
@@ -113,7 +126,7 @@ class KVStore(KVStoreBase):
         self._flying: Dict[int, futures.Flight] = {}
         self._inside: Deque[int] = collections.deque()  # calls under way
         self._orphans: List[Tuple[c_void_p, Any]] = []  # interrupted operations: their events and arrays
-        self._abandoned: List[threading.Thread] = []  # interrupted calls
+        self._abandoned: List[_Aside] = []  # interrupted calls
         self._updater: Any = None
         self._old_updaters: List[Any] = []
         self._rank: Optional[int] = None
@@ -140,7 +153,7 @@ class KVStore(KVStoreBase):
 
     def _may_wait(self) -> bool:
         """Whether a call of this thread might wait, deaf to signals, for what takes its time."""
-        return (self._waits or (self._updater is not None and bool(self._flying or len(self._inside) > 1))
+        return (self._waits or (self._updater is not None and bool(self._flying or self._inside))
                 ) and _is_main()
 
     def _ask(self, function: Callable[..., int], *arguments: Any, about: str = "name",
@@ -150,7 +163,7 @@ class KVStore(KVStoreBase):
         try:
             handle = self._get()
             if (self._waits or self._flying) and _is_main():
-                _on_a_thread(function, (handle,) + arguments, self._rank, about, path, self._abandoned.append)
+                _call_aside(function, (handle,) + arguments, self._rank, about, path, self._abandoned)
             else:
                 check(function(handle, *arguments), self._rank, about, path)
         finally:
@@ -553,7 +566,7 @@ class KVStore(KVStoreBase):
         try:
             handle = self._get()
             if _is_main():
-                _on_a_thread(lib.kvs_store_run_server, (handle,), None, "name", None, self._abandoned.append)
+                _call_aside(lib.kvs_store_run_server, (handle,), None, "name", None, self._abandoned)
             else:
                 check(lib.kvs_store_run_server(handle))
         finally:
@@ -578,10 +591,13 @@ class KVStore(KVStoreBase):
             return
         if os.getpid() != self._pid:
             return  # the parent's
-        if self._abandoned or self._orphans:
-            lib.kvs_store_cancel(handle)  # calls that were interrupted end now
-        for thread in self._abandoned:
-            thread.join(_EXIT_SECONDS)
+        self._reap()
+        self._abandoned = [aside for aside in self._abandoned if not aside.done.is_set()]
+        was_interrupted = bool(self._abandoned or self._orphans)
+        if was_interrupted:
+            lib.kvs_store_cancel(handle)  # what was interrupted and still waits ends now
+        for aside in self._abandoned:
+            aside.done.wait(_EXIT_SECONDS)
         try:
             while self._inside:  # other threads' calls
                 time.sleep(0.001)
@@ -591,32 +607,26 @@ class KVStore(KVStoreBase):
             self._close_handle(handle)
             raise
         status, text = self._close_handle(handle)
-        if status != 0 and not (self._abandoned or self._orphans):
+        if status != 0 and not was_interrupted:
             raise error_of(status, text, self._rank, "key")
 
     def _close_handle(self, handle: int) -> Tuple[int, str]:
         if self._inside:  # a call that never returns: leave it the store
             return 0, ""
-        answer: List[Tuple[int, str]] = []
-
-        def run() -> None:
+        if not (self._waits or self._flying or self._serves) or not _is_main() or sys.is_finalizing():
             status = lib.kvs_store_close(handle)
-            answer.append((status, last_text() if status != 0 else ""))
-
-        if (self._waits or self._flying or self._serves) and _is_main() and not sys.is_finalizing():
-            thread = threading.Thread(target=run, daemon=True, name="kvstore close")
-            thread.start()
+            answer = status, last_text() if status != 0 else ""
+        else:
+            aside = _Aside(lib.kvs_store_close, (handle,))
             try:
-                thread.join()
+                answer = aside.wait()
             except BaseException:
                 lib.kvs_store_cancel(handle)
-                thread.join(_EXIT_SECONDS)
+                aside.done.wait(_EXIT_SECONDS)
                 self._keep_what_runs()
                 raise
-        else:
-            run()
         self._keep_what_runs()
-        return answer[0]
+        return answer
 
     def _keep_what_runs(self) -> None:
         """Past close, what still runs goes on: its arrays and updaters must stay."""
@@ -700,24 +710,25 @@ def _pack_ids(ids: List[Any], counts: Optional[List[int]]) -> Packed:
 
 # ---- Creating ---------------------------------------------------------------------------------------------
 
-def _create_handle(name: str, options: Dict[str, Any]) -> int:
+def _create_handle(name: Optional[str], options: Dict[str, Any]) -> int:
     structs = (Option * max(len(options), 1))()
     for struct, (option, value) in zip(structs, options.items()):
         struct.name, struct.value = option.encode(), _option_text(option, value).encode()
     handle = c_void_p()
-    arguments = (name.encode(), structs, len(options), byref(handle))
-    if b"\0" in arguments[0]:
+    if name is not None and "\0" in name:
         raise KVStoreValueError(f"create: the name {name!r} contains a NUL character", Status.ERR_ARGUMENT)
+    arguments = (None if name is None else name.encode(), structs, len(options), byref(handle))
     if _is_main():  # a rendezvous takes as long as the others take
-        _on_a_thread(lib.kvs_store_create, arguments, None, "name", None, _forever.append)
+        _call_aside(lib.kvs_store_create, arguments, None, "name", None, _forever)
     else:
         check(lib.kvs_store_create(*arguments))
     return handle.value or 0
 
 
-def create(name: str = "local", *, serve: bool = True, **options: Any) -> KVStoreBase:
+def create(name: Optional[str] = "local", *, serve: bool = True, **options: Any) -> KVStoreBase:
     """Create a store by name: ``"local"``, ``"device"``, ``"dist_sync"``, …, or the name, in lower case, of a class
-    registered with :class:`KVStoreBase`. Options are those that ``kvstore info NAME`` lists.
+    registered with :class:`KVStoreBase`; None: what the configuration names (``kvstore run`` does), else
+    ``"local"``. Options are those that ``kvstore info NAME`` lists.
 
     In a process whose role is server or scheduler (``KVSTORE_ROLE``, ``DMLC_ROLE``) this serves until the job is
     over and then raises SystemExit(0), so that one script serves all roles; with ``serve=False`` it returns, and
@@ -734,10 +745,10 @@ def create(name: str = "local", *, serve: bool = True, **options: Any) -> KVStor
     ...
     kvstore.errors.KVStoreValueError: ...lokal...
     """
-    if not isinstance(name, str):
+    if name is not None and not isinstance(name, str):
         raise KVStoreTypeError(f"create: the name of a store is a str, not {type(name).__name__}",
                                Status.ERR_ARGUMENT)
-    klass = registered(name.lower())
+    klass = None if name is None else registered(name.lower())
     if klass is not None:
         return klass(**options)
     store = KVStore(_create_handle(name, options))
