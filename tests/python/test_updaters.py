@@ -132,7 +132,7 @@ class Failing(Case):
         self.check_usable()
 
     def test_exceptions_of_any_text_are_found_again(self):
-        for text in ("", "100 %s %d", "ä" * 3000, "a\nb"):
+        for text in ("", "100 %s %d", "ä" * 3000, "a\nb", "back\\slash", "\ud800"):
             with self.assertRaises(ArithmeticError) as caught:
                 self.raise_from(ArithmeticError(text))
             self.assertEqual(str(caught.exception), text)

@@ -151,7 +151,8 @@ _raised: List[Tuple[str, BaseException]] = []
 
 def remember(error: BaseException) -> str:
     """Keep what a callback raised; return the text to hand to the C library."""
-    text = f"{type(error).__name__}: {error}"[:400]
+    words = f"{type(error).__name__}: {error}"[:400]
+    text = "".join(c if c.isprintable() else " " for c in words)  # as it is, whatever the library escapes
     _raised.append((text, error))
     del _raised[:-64]  # of stores that nobody asks any more
     return text

@@ -41,6 +41,7 @@ from .row_sparse import RowSparse, np, row_ids_of
 _T = TypeVar("_T")
 
 _SLICE_MS = 50  # how long Ctrl-C may go unheard
+_CANCEL_SECONDS = 1.0  # for calls that were interrupted and hear of a cancel
 _EXIT_SECONDS = 5.0  # for what is in flight when the interpreter ends
 _KEEP_SPARSE = 1
 _CALL_BYTES = ctypes.sizeof(Call)
@@ -597,7 +598,7 @@ class KVStore(KVStoreBase):
         if was_interrupted:
             lib.kvs_store_cancel(handle)  # what was interrupted and still waits ends now
         for aside in self._abandoned:
-            aside.done.wait(_EXIT_SECONDS)
+            aside.done.wait(_CANCEL_SECONDS)
         try:
             while self._inside:  # other threads' calls
                 time.sleep(0.001)
@@ -611,8 +612,8 @@ class KVStore(KVStoreBase):
             raise error_of(status, text, self._rank, "key")
 
     def _close_handle(self, handle: int) -> Tuple[int, str]:
-        if self._inside:  # a call that never returns: leave it the store
-            return 0, ""
+        if self._inside or not all(aside.done.is_set() for aside in self._abandoned):
+            return 0, ""  # a call that goes on in the library: leave it the store
         if not (self._waits or self._flying or self._serves) or not _is_main() or sys.is_finalizing():
             status = lib.kvs_store_close(handle)
             answer = status, last_text() if status != 0 else ""
