@@ -152,6 +152,9 @@ kvs_status_t kvs_hoststore_issue(void *store, kvs_op_t *op)
     const kvs_hoststore_t *host = store;
     kvs_status_t status = check_compressible(host, op);
 
+    for (size_t i = 0; i < op->n_groups && status == KVS_OK && op->verb == KVS_VERB_PUSHPULL; i++) {
+        status = kvs_sparse_check_push_room(NULL, &op->groups[i]);
+    }
     if (status != KVS_OK) {
         return status;
     }

@@ -147,6 +147,12 @@ static kvs_status_t exchange_op(const kvs_hoststore_t *host, const kvs_op_t *op,
 {
     kvs_status_t status = KVS_OK;
 
+    for (size_t i = 0; i < op->n_groups && what == (READ_VALUES | WRITE_OUTS); i++) {
+        status = kvs_sparse_check_push_room(host, &op->groups[i]);
+        if (status != KVS_OK) {
+            return status;
+        }
+    }
     if (op->flags & KVS_OP_SHARED) {
         return exchange_shared(host, op, what);
     }

@@ -350,6 +350,66 @@ kvs_status_t kvs_sparse_check_room(const kvs_key_entry_t *entry, const kvs_tenso
     return KVS_OK;
 }
 
+/* The place of the row-sparse out with the least room; n_outs: there is none. */
+static size_t smallest_out(const kvs_group_t *group)
+{
+    size_t smallest = group->n_outs;
+
+    for (size_t i = 0; i < group->n_outs; i++) {
+        const kvs_rows_t *rows = group->outs[i].rows;
+
+        if (rows != NULL &&
+            (smallest == group->n_outs || rows->capacity < group->outs[smallest].rows->capacity)) {
+            smallest = i;
+        }
+    }
+    return smallest;
+}
+
+/* How many of the ids are not in the set. */
+static int64_t n_new_rows(const uint64_t *set, const kvs_row_union_t *rows)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < rows->n_rows; i++) {
+        n += (set[rows->ids[i] / KVS_ROWSET_BITS] >> rows->ids[i] % KVS_ROWSET_BITS & 1) == 0;
+    }
+    return n;
+}
+
+kvs_status_t kvs_sparse_check_push_room(const kvs_hoststore_t *host, const kvs_group_t *group)
+{
+    const kvs_hoststore_key_t *key = group->key->state;
+    int stays = host != NULL && (host->updater != NULL || host->opt != NULL);
+    size_t out = smallest_out(group);
+    int64_t n = 0, n_listed = 0;
+    kvs_row_union_t rows;
+    kvs_status_t status;
+
+    if (out == group->n_outs || !kvs_sparse_has_rows(group->values, group->n_values)) {
+        return KVS_OK;
+    }
+    if (stays) {
+        settle_rows(group->key);
+        n = kvs_rowset_count(key->rows, n_words_of(group->key));
+    }
+    for (size_t i = 0; i < group->n_values; i++) {
+        n_listed += group->values[i].rows->n_rows;
+    }
+    if (n + n_listed <= group->outs[out].rows->capacity) {
+        return KVS_OK;
+    }
+    status = kvs_row_union_make(group->values, group->n_values, &rows);
+    if (status != KVS_OK) {
+        return kvs_update_name_key(status, group->key);
+    }
+    n += stays ? n_new_rows(key->rows, &rows) : rows.n_rows;
+    kvs_row_union_release(&rows);
+    return group->outs[out].rows->capacity < n
+               ? kvs_sparse_fail_room(group->key, out, &group->outs[out], n)
+               : KVS_OK;
+}
+
 kvs_status_t kvs_sparse_pull(const kvs_key_entry_t *entry, const kvs_tensor_t *out)
 {
     const kvs_hoststore_key_t *key = entry->state;

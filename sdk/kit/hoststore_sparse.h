@@ -15,6 +15,11 @@ kvs_status_t kvs_sparse_init(const kvs_group_t *group);
 /* The sum of the group's values, all row-sparse, replaces the stored value or updates it. */
 kvs_status_t kvs_sparse_push(const kvs_hoststore_t *host, const kvs_group_t *group);
 
+/* Of a pushpull, before its push: the row-sparse outs have room for the rows that will certainly come: those
+ * pushed, and with `host`, when what was issued before has been done, those that an update leaves. An
+ * updater may make more. */
+kvs_status_t kvs_sparse_check_push_room(const kvs_hoststore_t *host, const kvs_group_t *group);
+
 /* Write the rows that a row-sparse key has into a row-sparse out. ERR_ARGUMENT: it has not room
  * enough; checked for all outs of a group before any is written. */
 kvs_status_t kvs_sparse_check_room(const kvs_key_entry_t *key, const kvs_tensor_t *outs,

@@ -354,6 +354,56 @@ static void too_little_room_is_an_error_before_anything_is_written(void)
     end();
 }
 
+static kvs_status_t pushpull(kvs_tensor_t value, kvs_tensor_t out)
+{
+    return run_group(KVS_VERB_PUSHPULL, KVS_OP_KEEP_SPARSE,
+                     (kvs_group_t){.values = &value, .n_values = 1, .outs = &out, .n_outs = 1});
+}
+
+static kvs_status_t add_listed(const kvs_key_t *name, const kvs_tensor_t *value,
+                               const kvs_tensor_t *stored, void *arg)
+{
+    float *weight = stored->data;
+
+    (void)name;
+    (void)arg;
+    for (int64_t i = 0; i < value->rows->n_rows; i++) {
+        weight[value->rows->ids[i]] += ((const float *)value->data)[i];
+    }
+    return KVS_OK;
+}
+
+static void a_pushpull_without_room_for_what_must_come_pushes_nothing(void)
+{
+    static const int64_t pushed[] = {3, 1, 3};
+    static const float before[] = {1, 2, 3, 4, 5}, after[] = {1, 4, 3, 10, 5};
+    float data[] = {3, 2, 3}, got[5] = {-1};
+    int64_t ids[5];
+    kvs_rows_t rows = LIST(pushed), room = {.ids = ids, .capacity = 1};
+    kvs_tensor_t value, out;
+
+    begin(5, 1);
+    init_counting(5, 1);
+    value = sparse_tensor(data, &rows);
+    out = sparse_tensor(got, &room);
+    KT_FAIL(pushpull(value, out), KVS_ERR_ARGUMENT, "key 5: out 0 has room for 1 rows, but gets 2");
+    expect_dense(before, 5);
+    KT_OK(kvs_hoststore_set_updater(&store, add_listed, NULL));
+    room.capacity = 4; /* enough for those pushed, not for those that stay */
+    KT_FAIL(pushpull(value, out), KVS_ERR_ARGUMENT, "key 5: out 0 has room for 4 rows, but gets 5");
+    expect_dense(before, 5);
+    room.capacity = 5;
+    KT_OK(pushpull(value, out));
+    KT_INT(room.n_rows, 5);
+    expect_dense(after, 5);
+    KT_OK(kvs_hoststore_set_updater(&store, NULL, NULL));
+    room.capacity = 2;
+    KT_OK(pushpull(value, out));
+    KT_INT(room.n_rows, 2);
+    KT_REAL(got[1], 6);
+    end();
+}
+
 static void dense_and_row_sparse_outs_may_stand_together(void)
 {
     static const int64_t ids[] = {2};
@@ -659,6 +709,7 @@ static const kt_test_t tests[] = {
     KT_TEST(ids_are_read_before_any_out_is_written),
     KT_TEST(of_outs_that_share_memory_the_last_of_the_call_stays),
     KT_TEST(too_little_room_is_an_error_before_anything_is_written),
+    KT_TEST(a_pushpull_without_room_for_what_must_come_pushes_nothing),
     KT_TEST(dense_and_row_sparse_outs_may_stand_together),
     KT_TEST(pushpull_in_place_gives_back_the_sums_rows),
     KT_TEST(an_updater_gets_the_summed_rows_and_the_dense_value),

@@ -5,7 +5,10 @@
  * (kvs_last_error) that names what failed, where, and what mends it. No call aborts the process, and none blocks
  * without a bound. Unless a comment says otherwise a function may be called from any thread, writes its `ret_`
  * parameters only on success, and keeps no pointer to its arguments after the operation has completed.
- * Semantics follow the KVStore of Apache MXNet; where they differ, the comment says so. */
+ * Semantics follow the KVStore of Apache MXNet; where they differ, the comment says so.
+ *
+ * The library's own threads block every signal, so that handlers run on the program's threads only. A process of which
+ * no other thread is left, as when main ended by pthread_exit, gets no signal but SIGKILL and SIGSTOP. */
 #ifndef KVSTORE_KVSTORE_H
 #define KVSTORE_KVSTORE_H
 
@@ -293,7 +296,9 @@ KVS_API kvs_status_t kvs_store_pull(kvs_store_t *store, const kvs_key_t *keys, s
                                     const kvs_call_t *call);
 
 /* Push, then pull, as one operation: all values of the list are read before any out is written. `outs` NULL: the result
- * is written back into the values. In stores that keep no weights it is an allreduce (sum) and needs no init. */
+ * is written back into the values. In stores that keep no weights it is an allreduce (sum) and needs no init. With
+ * KVS_CALL_KEEP_SPARSE, an out without room for the rows that must come is found before the push; only where an update
+ * makes rows beyond those does the push stand although the pull fails. */
 KVS_API kvs_status_t kvs_store_pushpull(kvs_store_t *store, const kvs_key_t *keys, size_t n_keys,
                                         const kvs_arrays_t *values, const kvs_arrays_t *outs, const kvs_call_t *call);
 
