@@ -223,6 +223,7 @@ static const text_field_t library_fields[] = {
     {"name", &bare_file_rule, 1, LIBRARY(name)},
     {"package", &line_rule, 0, LIBRARY(package)},
     {"why", &line_rule, 0, LIBRARY(why)},
+    {"variable", &line_rule, 0, LIBRARY(variable)},
 };
 static const text_field_t option_fields[] = {
     {"name", &name_rule, 1, OPTION(name)},

@@ -11,7 +11,19 @@
 #include "verdict.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+/* What the variable names, if it is set, else what the dynamic linker finds. */
+static int is_found(const kvs_requirement_t *library)
+{
+    const char *other = library->variable[0] != '\0' ? secure_getenv(library->variable) : NULL;
+
+    return other != NULL && other[0] != '\0'
+               ? access(other, R_OK) == 0 || kvsi_library_is_found(other)
+               : kvsi_library_is_found(library->name);
+}
 
 /* A scan leaves this out, since creating a store doesn't need it. The libraries are the list's
  * own. */
@@ -20,7 +32,23 @@ static void look_for_libraries(kvs_plugin_info_t *info)
     kvs_requirement_t *libraries = (kvs_requirement_t *)info->libraries;
 
     for (size_t i = 0; i < info->n_libraries; i++) {
-        libraries[i].found = kvsi_library_is_found(libraries[i].name);
+        libraries[i].found = is_found(&libraries[i]);
+    }
+}
+
+/* Without a library that it opens at run time a plugin loads, and is of no use. */
+static void judge_libraries(kvsi_arena_t *arena, kvs_plugin_info_t *info)
+{
+    for (size_t i = 0; i < info->n_libraries; i++) {
+        const kvs_requirement_t *library = &info->libraries[i];
+
+        if (!library->found && library->variable[0] != '\0') {
+            kvsi_judge(arena, info, KVS_PLUGIN_UNAVAILABLE,
+                       kvsi_arena_text(arena, "install what has %s, or let %s name one",
+                                       library->name, library->variable),
+                       "%s not found%s%s", library->name, library->why[0] != '\0' ? ": " : "",
+                       library->why);
+        }
     }
 }
 
@@ -38,6 +66,7 @@ kvs_status_t kvs_plugin_list(kvs_plugin_list_t **ret_list)
     }
     for (size_t i = 0; i < list->n_plugins; i++) {
         look_for_libraries(&list->plugins[i]);
+        judge_libraries(&list->arena, &list->plugins[i]);
         kvsi_trust_note(&list->arena, &list->plugins[i]);
     }
     status = kvsi_arena_check(&list->arena);
@@ -135,6 +164,14 @@ kvs_status_t kvs_plugin_try(kvs_plugin_list_t *list, size_t index)
     }
     for (size_t i = 0; i < plugin->n_backends; i++) {
         if (kvsi_probe_preset(plugin->backends[i]) != KVS_OK) {
+            kvsi_judge(&list->arena, &list->plugins[index], KVS_PLUGIN_UNAVAILABLE, "", "%s",
+                       kvs_last_error());
+        }
+    }
+    for (size_t i = 0; i < plugin->n_providers; i++) {
+        const kvs_provider_t *provider = plugin->providers[i];
+
+        if (provider->probe != NULL && provider->probe() != KVS_OK) {
             kvsi_judge(&list->arena, &list->plugins[index], KVS_PLUGIN_UNAVAILABLE, "", "%s",
                        kvs_last_error());
         }

@@ -155,6 +155,16 @@ uint64_t kvs_compression_bytes(const kvs_compression_t *compression, int64_t n_e
     return n_elems == 0 ? 0 : compression->kind->packed_bytes(compression->params, n_elems);
 }
 
+const kvs_compressor_t *kvs_compression_kind(const kvs_compression_t *compression)
+{
+    return compression->kind;
+}
+
+const float *kvs_compression_params(const kvs_compression_t *compression)
+{
+    return compression->params;
+}
+
 /* ---- Packing ------------------------------------------------------------------------------------- */
 
 typedef struct job {

@@ -3,7 +3,7 @@
  *
  * Rounding is to nearest even; a NaN keeps its sign and the top of its payload and comes out quiet
  * (bfloat16 to float32: as it is). Exactly what the F16C instructions give, so that kernels may mix
- * both. Needs the default floating-point environment (fpenv.h). */
+ * both. Needs the default floating-point environment (fpenv.h). nvcc takes it too. */
 #ifndef KVS_KIT_HALF_H
 #define KVS_KIT_HALF_H
 
@@ -11,7 +11,13 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline uint32_t kvs_f32_bits(float value)
+#if defined(__CUDACC__)
+#define KVS_HALF_INLINE static __host__ __device__ __forceinline__
+#else
+#define KVS_HALF_INLINE static inline
+#endif
+
+KVS_HALF_INLINE uint32_t kvs_f32_bits(float value)
 {
     uint32_t bits;
 
@@ -19,7 +25,7 @@ static inline uint32_t kvs_f32_bits(float value)
     return bits;
 }
 
-static inline float kvs_f32_from_bits(uint32_t bits)
+KVS_HALF_INLINE float kvs_f32_from_bits(uint32_t bits)
 {
     float value;
 
@@ -27,7 +33,7 @@ static inline float kvs_f32_from_bits(uint32_t bits)
     return value;
 }
 
-static inline float kvs_f16_to_f32(uint16_t half)
+KVS_HALF_INLINE float kvs_f16_to_f32(uint16_t half)
 {
     uint32_t magnitude = half & 0x7FFFu;
     /* The exponents' biases differ by 112; the product is exact, also for denormals. */
@@ -38,7 +44,7 @@ static inline float kvs_f16_to_f32(uint16_t half)
     return kvs_f32_from_bits(bits | (uint32_t)(half & 0x8000u) << 16);
 }
 
-static inline uint16_t kvs_f32_to_f16(float value)
+KVS_HALF_INLINE uint16_t kvs_f32_to_f16(float value)
 {
     uint32_t bits = kvs_f32_bits(value);
     uint32_t magnitude = bits & 0x7FFFFFFFu;
@@ -53,12 +59,12 @@ static inline uint16_t kvs_f32_to_f16(float value)
     return (uint16_t)(half | (bits >> 16 & 0x8000u));
 }
 
-static inline float kvs_bf16_to_f32(uint16_t half)
+KVS_HALF_INLINE float kvs_bf16_to_f32(uint16_t half)
 {
     return kvs_f32_from_bits((uint32_t)half << 16);
 }
 
-static inline uint16_t kvs_f32_to_bf16(float value)
+KVS_HALF_INLINE uint16_t kvs_f32_to_bf16(float value)
 {
     uint32_t bits = kvs_f32_bits(value);
     uint32_t rounded = bits + 0x7FFFu + (bits >> 16 & 1u);
@@ -69,7 +75,7 @@ static inline uint16_t kvs_f32_to_bf16(float value)
 
 /* Cut to float32, with an odd last bit if anything was cut off. Rounding that to a half type gives
  * what rounding the float64 at once would, which rounding to nearest twice does not. */
-static inline float kvs_f64_to_f32_odd(double value)
+KVS_HALF_INLINE float kvs_f64_to_f32_odd(double value)
 {
     float nearest = (float)value;
     double back = nearest;

@@ -51,6 +51,7 @@ const kvs_optimizer_t optimizers_ftrl = {
     .size = (uint32_t)sizeof(kvs_optimizer_t),
     .flags = KVS_OPTIMIZER_LAZY,
     .name = "ftrl",
+    .arithmetic = "kvstore/ftrl",
     .summary = "follow the regularised leader: sparse weights",
     .learning_rate = 0.1,
     .params = ftrl_params,
@@ -91,6 +92,7 @@ static void ftml_scalars(const kvs_hyper_t *hyper, const kvs_update_t *update, d
 const kvs_optimizer_t optimizers_ftml = {
     .size = (uint32_t)sizeof(kvs_optimizer_t),
     .name = "ftml",
+    .arithmetic = "kvstore/ftml",
     .summary = "follow the moving leader",
     .learning_rate = 0.0025,
     .params = ftml_params,

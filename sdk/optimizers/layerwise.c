@@ -96,6 +96,7 @@ static void lars_combine(uint32_t phase, const double *sums, double *io_scalars)
 const kvs_optimizer_t optimizers_lars = {
     .size = (uint32_t)sizeof(kvs_optimizer_t),
     .name = "lars",
+    .arithmetic = "kvstore/lars",
     .summary = "sgd with a rate for each array, for large batches",
     .learning_rate = 0.1,
     .params = lars_params,
@@ -201,6 +202,7 @@ static void lamb_combine(uint32_t phase, const double *sums, double *io_scalars)
 const kvs_optimizer_t optimizers_lamb = {
     .size = (uint32_t)sizeof(kvs_optimizer_t),
     .name = "lamb",
+    .arithmetic = "kvstore/lamb",
     .summary = "adam with a rate for each array, for large batches",
     .learning_rate = 0.001,
     .params = lamb_params,
@@ -257,6 +259,7 @@ static void lans_combine(uint32_t phase, const double *sums, double *io_scalars)
 const kvs_optimizer_t optimizers_lans = {
     .size = (uint32_t)sizeof(kvs_optimizer_t),
     .name = "lans",
+    .arithmetic = "kvstore/lans",
     .summary = "lamb with normalised gradients and Nesterov's momentum",
     .learning_rate = 0.001,
     .params = lamb_params,

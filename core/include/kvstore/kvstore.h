@@ -167,6 +167,31 @@ KVS_API void kvs_dlpack_release(kvs_tensor_t *tensor);
 KVS_API kvs_status_t kvs_dlpack_give(const kvs_tensor_t *tensor, int versioned, void (*release)(void *arg), void *arg,
                                      void **ret_managed);
 
+/* Memory of devices, for programs that have no framework of their own: through the plugin that serves the
+ * device type; host memory always works. Any thread. */
+
+typedef struct kvs_device_info {
+    uint32_t size;
+    uint32_t reserved;
+    char name[128];   /* "NVIDIA H200" */
+    char driver[64];  /* "CUDA driver 13.0" */
+    char detail[128]; /* "compute capability 9.0" */
+    uint64_t total_bytes, free_bytes;
+} kvs_device_info_t;
+
+/* How many devices of a type there are: 1 for the host. ERR_NOT_FOUND, ERR_UNAVAILABLE: no plugin, or no driver. */
+KVS_API kvs_status_t kvs_device_count(int32_t device_type, int *ret_n);
+/* `ret_info->size` says how large the struct is. */
+KVS_API kvs_status_t kvs_device_info(kvs_device_t device, kvs_device_info_t *ret_info);
+/* Whether kernels of one device touch memory of another: 0 they don't; else how well, 1 being least. */
+KVS_API kvs_status_t kvs_device_reaches(int32_t device_type, int from, int to, int *ret_how_well);
+/* Zeroed memory, of which 0 bytes is NULL; and give it back (NULL does nothing). */
+KVS_API kvs_status_t kvs_device_alloc(kvs_device_t device, size_t n_bytes, void **ret_data);
+KVS_API void kvs_device_free(kvs_device_t device, void *data, size_t n_bytes);
+/* Copy between host and device or within a device, and wait until it is done. */
+KVS_API kvs_status_t kvs_device_copy(kvs_device_t dst_device, void *dst, kvs_device_t src_device, const void *src,
+                                     size_t n_bytes);
+
 /* ---- Keys and lists ---------------------------------------------------------------------------------------- */
 
 /* An integer, or, if `str` is not NULL, UTF-8 text of at most KVS_KEY_MAX_BYTES bytes ("" is a key). "3" and 3 differ.

@@ -66,6 +66,7 @@ typedef struct kvs_requirement {
     const char *package;
     const char *why;
     int32_t found; /* 1: the dynamic linker finds it */
+    const char *variable; /* "", or: the plugin opens it at run time, and this variable names another */
 } kvs_requirement_t;
 
 typedef struct kvs_plugin_option {

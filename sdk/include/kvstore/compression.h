@@ -65,6 +65,9 @@ const void *kvs_packed_at(const kvs_packed_t *packed, size_t place);
  * thread. `begin` is a multiple of kvs_compression_unit. */
 void kvs_packed_sum(const kvs_packed_t *packed, int64_t begin, int64_t end, float *sum);
 
+/* What it is made of: the compressor, and the values of its parameters. */
+const kvs_compressor_t *kvs_compression_kind(const kvs_compression_t *compression);
+const float *kvs_compression_params(const kvs_compression_t *compression);
 /* Where packed arrays can be cut: a number of elements that divides KVS_COMPRESSOR_BLOCK. */
 int64_t kvs_compression_unit(const kvs_compression_t *compression);
 /* Bytes of n_elems packed elements. */

@@ -2,9 +2,9 @@
 /* kit.h - libkvstore-kit.a: numbers for backends. Linked statically into a plugin; its only state
  * is kvs_plugin_host.
  *
- * Four parts: sums and casts, row-sparse values, the CPU device provider that cuts sums over
- * threads, and the host store, a whole store of one process, on which local, device, nccl and the
- * servers of dist are built. `dtype` is a KVS_DTYPE_… number everywhere; sizes count elements unless
+ * Five parts: sums and casts, row-sparse values, the CPU device provider that cuts sums over
+ * threads, the host store, a whole store of one process, on which local and the servers of dist are
+ * built, and the device store, which adds arrays on devices to it. `dtype` is a KVS_DTYPE_… number everywhere; sizes count elements unless
  * they say bytes. */
 #ifndef KVSTORE_KIT_H
 #define KVSTORE_KIT_H
@@ -166,6 +166,48 @@ kvs_status_t kvs_hoststore_set_gradient_compression(void *store, const kvs_param
                                                     size_t n_params);
 kvs_status_t kvs_hoststore_save_optimizer_states(void *store, const char *path, int dump_optimizer);
 kvs_status_t kvs_hoststore_load_optimizer_states(void *store, const char *path);
+
+/* ---- The device store -------------------------------------------------------------------------- */
+
+/* A host store whose arrays may lie on devices that have queues (kvs_provider_t.queue): sums, optimizers
+ * and compression run where arrays lie, a dense key's weight lives there from its first push from a
+ * device on, cut over the devices that push if it is big, and what a provider lacks goes through host
+ * memory, with one log line. Outs and values of a stream are used in its order, and nothing waits for
+ * the device then; without a stream an operation ends when it is done with the array. As of the host
+ * store, functions are members of kvs_backend_ops_t. */
+typedef struct kvs_devstore {
+    kvs_hoststore_t host; /* first */
+    struct kvs_dev_marks *marks; /* of operations that are issued; guarded by host.lock */
+    uint64_t n_bytes[64];        /* of weights on each device; relaxed atomics */
+    uint32_t told;               /* reasons for going through host memory that are logged; an atomic */
+} kvs_devstore_t;
+
+typedef struct kvs_devstore_key {
+    kvs_hoststore_key_t host;   /* first; without a weight while the parts have it */
+    struct kvs_dev_part *parts; /* NULL: the weight is on the host */
+    size_t n_parts;
+    size_t n_residuals; /* of each part: places that have been pushed */
+} kvs_devstore_key_t;
+
+typedef struct kvs_devstore_group {
+    kvs_hoststore_group_t host;  /* first */
+    struct kvs_dev_marks *marks; /* where the program's streams were at issue; NULL: there are none */
+} kvs_devstore_group_t;
+
+kvs_status_t kvs_devstore_close(void *store, int64_t timeout_ms);
+void kvs_devstore_key_release(void *store, kvs_key_entry_t *key);
+kvs_status_t kvs_devstore_issue(void *store, kvs_op_t *op);
+kvs_status_t kvs_devstore_init(void *store, kvs_op_t *op);
+kvs_status_t kvs_devstore_push(void *store, kvs_op_t *op);
+kvs_status_t kvs_devstore_pull(void *store, kvs_op_t *op);
+kvs_status_t kvs_devstore_pushpull(void *store, kvs_op_t *op);
+kvs_status_t kvs_devstore_row_sparse_pull(void *store, kvs_op_t *op);
+kvs_status_t kvs_devstore_set_updater(void *store, kvs_updater_t fn, void *arg);
+kvs_status_t kvs_devstore_set_optimizer(void *store, const kvs_optimizer_spec_t *spec);
+kvs_status_t kvs_devstore_set_gradient_compression(void *store, const kvs_param_t *params,
+                                                   size_t n_params);
+kvs_status_t kvs_devstore_save_optimizer_states(void *store, const char *path, int dump_optimizer);
+kvs_status_t kvs_devstore_load_optimizer_states(void *store, const char *path);
 
 #ifdef __cplusplus
 }

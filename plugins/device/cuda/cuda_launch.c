@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cuda_launch.c - see cuda_launch.h. */
+#include "cuda_launch.h"
+
+#include "kernels.h"
+
+#include <string.h>
+
+/* Written by bin2c from what nvcc made of the .cu files. */
+extern const unsigned char cuda_fatbin_sum[], cuda_fatbin_step[], cuda_fatbin_pack[];
+
+enum {
+#define KERNEL_ENUM(name, type) KERNEL_##name,
+    CUDA_KERNEL_LIST(KERNEL_ENUM)
+#undef KERNEL_ENUM
+        N_KERNELS
+};
+
+static const char *const kernel_names[] = {
+#define KERNEL_NAME(name, type) "kvs_" #name,
+    CUDA_KERNEL_LIST(KERNEL_NAME)
+#undef KERNEL_NAME
+};
+
+static CUkernel kernels[N_KERNELS]; /* fixed once loaded */
+
+static kvs_status_t load(const void *fatbin)
+{
+    CUlibrary library;
+    CUresult result = cuda(cuLibraryLoadData)(&library, fatbin, NULL, NULL, 0, NULL, NULL, 0);
+
+    if (result != CUDA_SUCCESS) {
+        return cuda_fail(result, "cuLibraryLoadData of the plugin's kernels");
+    }
+    for (int i = 0; i < N_KERNELS; i++) {
+        CUkernel kernel;
+
+        if (cuda(cuLibraryGetKernel)(&kernel, library, kernel_names[i]) == CUDA_SUCCESS) {
+            kernels[i] = kernel; /* others are in another library */
+        }
+    }
+    return KVS_OK;
+}
+
+kvs_status_t cuda_launch_load(void)
+{
+    kvs_status_t status = load(cuda_fatbin_sum);
+
+    status = status == KVS_OK ? load(cuda_fatbin_step) : status;
+    status = status == KVS_OK ? load(cuda_fatbin_pack) : status;
+    for (int i = 0; i < N_KERNELS && status == KVS_OK; i++) {
+        if (kernels[i] == NULL) {
+            status = kvs_fail(KVS_ERR_UNAVAILABLE, "the driver finds no kernel %s in the plugin",
+                              kernel_names[i]);
+        }
+    }
+    return status;
+}
+
+static kvs_status_t launch(cuda_device_t *device, int kernel, int64_t n_blocks, void *args)
+{
+    void *params[] = {args};
+    kvs_status_t status;
+
+    if (n_blocks == 0) {
+        return KVS_OK;
+    }
+    if (n_blocks > INT32_MAX) {
+        return kvs_fail(KVS_ERR_NOT_IMPLEMENTED, "cuda: arrays of more than 2^42 elements");
+    }
+    status = cuda_enter(device);
+    if (status == KVS_OK) {
+        CUresult result =
+            cuda(cuLaunchKernel)((CUfunction)kernels[kernel], (unsigned)n_blocks, 1, 1, CUDA_BLOCK,
+                                 1, 1, 0, device->queue.stream, params, NULL);
+
+        cuda_lane_touch(&device->queue);
+        cuda_leave();
+        status = cuda_check(device, result, kernel_names[kernel]);
+    }
+    return status;
+}
+
+static int64_t n_chunks(int64_t n, int64_t chunk)
+{
+    return (n + chunk - 1) / chunk;
+}
+
+/* ---- Sums ----------------------------------------------------------------------------------------- */
+
+static int sum_kernel(int dtype, int64_t *ret_elem_bytes)
+{
+    static const struct {
+        int kernel, elem_bytes;
+    } table[KVS_N_DTYPES] = {
+        [KVS_DTYPE_float32] = {KERNEL_sum_f32, 4}, [KVS_DTYPE_float64] = {KERNEL_sum_f64, 8},
+        [KVS_DTYPE_float16] = {KERNEL_sum_f16, 2}, [KVS_DTYPE_bfloat16] = {KERNEL_sum_bf16, 2},
+        [KVS_DTYPE_int8] = {KERNEL_sum_u8, 1},     [KVS_DTYPE_uint8] = {KERNEL_sum_u8, 1},
+        [KVS_DTYPE_int32] = {KERNEL_sum_u32, 4},   [KVS_DTYPE_int64] = {KERNEL_sum_u64, 8},
+    };
+
+    *ret_elem_bytes = table[dtype].elem_bytes;
+    return table[dtype].kernel;
+}
+
+static kvs_status_t too_many(size_t n)
+{
+    return kvs_fail(KVS_ERR_NOT_IMPLEMENTED, "cuda: %zu arrays in one sum; %d are accepted", n,
+                    CUDA_MAX_ARRAYS);
+}
+
+static void copy_pointers(void **to, const void *const *src, size_t n_src, void *const *dst,
+                          size_t n_dst)
+{
+    memcpy(to, src, n_src * sizeof(*to));
+    memcpy(to + n_src, dst, n_dst * sizeof(*to));
+}
+
+/* As many items as one launch takes; gives how many. */
+static size_t fill_sums(cuda_sum_args_t *args, int64_t chunk, const kvs_sum_item_t *items,
+                        size_t n_items, int64_t *ret_n_blocks)
+{
+    size_t n_arrays = 0, i = 0;
+    int64_t n_blocks = 0;
+
+    args->n_items = 0;
+    for (; i < n_items && args->n_items < CUDA_MAX_ITEMS; i++) {
+        const kvs_sum_item_t *item = &items[i];
+
+        if (item->n == 0) {
+            continue;
+        }
+        if (n_arrays + item->n_src + item->n_dst > CUDA_MAX_ARRAYS ||
+            n_blocks + n_chunks(item->n, chunk) > INT32_MAX) {
+            break;
+        }
+        args->items[args->n_items++] = (cuda_sum_item_t){.n = item->n,
+                                                         .first_block = (uint32_t)n_blocks,
+                                                         .first_array = (uint32_t)n_arrays,
+                                                         .n_src = (uint32_t)item->n_src,
+                                                         .n_dst = (uint32_t)item->n_dst};
+        copy_pointers(args->arrays + n_arrays, item->src, item->n_src, item->dst, item->n_dst);
+        n_arrays += item->n_src + item->n_dst;
+        n_blocks += n_chunks(item->n, chunk);
+    }
+    *ret_n_blocks = n_blocks;
+    return i;
+}
+
+kvs_status_t cuda_sums(kvs_queue_t *queue, int dtype, const kvs_sum_item_t *items, size_t n_items)
+{
+    cuda_device_t *device = cuda_device_of_queue(queue);
+    kvs_status_t status = KVS_OK;
+    int64_t elem_bytes, n_blocks;
+    int kernel = sum_kernel(dtype, &elem_bytes);
+    cuda_sum_args_t args = {0};
+
+    for (size_t i = 0; i < n_items; i++) {
+        if (items[i].n_src + items[i].n_dst > CUDA_MAX_ARRAYS) {
+            return too_many(items[i].n_src + items[i].n_dst);
+        }
+    }
+    while (n_items > 0 && status == KVS_OK) {
+        size_t n = fill_sums(&args, CUDA_CHUNK_BYTES / elem_bytes, items, n_items, &n_blocks);
+
+        status = launch(device, kernel, n_blocks, &args);
+        items += n;
+        n_items -= n;
+    }
+    return status;
+}
+
+/* ---- Conversions ------------------------------------------------------------------------------------ */
+
+kvs_status_t cuda_convert(kvs_queue_t *queue, int64_t n, int src_dtype, const void *src,
+                          int dst_dtype, void *dst)
+{
+    cuda_cast_args_t args = {
+        .n = n, .src_dtype = src_dtype, .dst_dtype = dst_dtype, .src = src, .dst = dst};
+
+    if (src_dtype == dst_dtype) {
+        return cuda_sums(queue, src_dtype, &(kvs_sum_item_t){n, &src, 1, &dst, 1}, 1);
+    }
+    return launch(cuda_device_of_queue(queue), KERNEL_cast, n_chunks(n, CUDA_CHUNK), &args);
+}
+
+kvs_status_t cuda_find_non_finite(kvs_queue_t *queue, int dtype, int64_t n, const void *src,
+                                  const float *add, uint32_t *flag)
+{
+    cuda_finite_args_t args = {.n = n, .dtype = dtype, .src = src, .add = add, .flag = flag};
+
+    return launch(cuda_device_of_queue(queue), KERNEL_finite, n_chunks(n, CUDA_CHUNK), &args);
+}
+
+/* ---- Optimizers ------------------------------------------------------------------------------------- */
+
+#define PREFIX "kvstore/"
+
+/* The rule of an optimizer's arithmetic with these states, or -1. */
+static int rule_of(const kvs_step_item_t *item)
+{
+    static const struct {
+        const char *name;
+        uint32_t states, mask;
+    } rules[] = {
+#define RULE_ROW(rule, name, states, mask) {name, states, mask},
+        CUDA_RULE_LIST(RULE_ROW)
+#undef RULE_ROW
+    };
+    const char *name = item->kind->arithmetic;
+    uint32_t has = 0;
+
+    if (name == NULL || strncmp(name, PREFIX, strlen(PREFIX)) != 0) {
+        return -1;
+    }
+    for (uint32_t i = 0; i < 3; i++) {
+        has |= (item->states[i] != NULL) << i;
+    }
+    for (int i = 0; i < CUDA_N_RULES; i++) {
+        if (strcmp(rules[i].name, name + strlen(PREFIX)) == 0 &&
+            rules[i].states == (has & rules[i].mask)) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static int step_kernel(int dtype)
+{
+    switch (dtype) {
+    case KVS_DTYPE_float64:
+        return KERNEL_step_f64;
+    case KVS_DTYPE_float16:
+        return KERNEL_step_f16;
+    case KVS_DTYPE_bfloat16:
+        return KERNEL_step_bf16;
+    default:
+        return KERNEL_step_f32;
+    }
+}
+
+kvs_status_t cuda_step(kvs_queue_t *queue, const kvs_step_item_t *item)
+{
+    cuda_step_args_t args = {.n = item->n,
+                             .rule = rule_of(item),
+                             .n_src = (uint32_t)item->n_src,
+                             .n_dst = (uint32_t)item->n_dst,
+                             .weight = item->weight,
+                             .master = item->master};
+
+    if (args.rule < 0) {
+        return kvs_fail(KVS_ERR_NOT_IMPLEMENTED, "cuda: no kernel for optimizer '%s'",
+                        item->kind->name);
+    }
+    if (item->n_src + item->n_dst > CUDA_MAX_ARRAYS) {
+        return too_many(item->n_src + item->n_dst);
+    }
+    if (item->n == 0) {
+        return KVS_OK;
+    }
+    memcpy(args.states, item->states, sizeof(args.states));
+    memcpy(args.scalars, item->scalars, sizeof(args.scalars));
+    copy_pointers(args.arrays, item->src, item->n_src, item->dst, item->n_dst);
+    return launch(cuda_device_of_queue(queue), step_kernel(item->dtype),
+                  n_chunks(item->n, CUDA_CHUNK), &args);
+}
+
+/* ---- Compression ------------------------------------------------------------------------------------ */
+
+/* 1 or 2; 0: no kernel. */
+static int bits_of(const kvs_compressor_t *kind)
+{
+    return kind->arithmetic == NULL                        ? 0
+           : strcmp(kind->arithmetic, "kvstore/1bit") == 0 ? 1
+           : strcmp(kind->arithmetic, "kvstore/2bit") == 0 ? 2
+                                                           : 0;
+}
+
+static kvs_status_t no_packing(const kvs_compressor_t *kind)
+{
+    return kvs_fail(KVS_ERR_NOT_IMPLEMENTED, "cuda: no kernel for compressor '%s'", kind->name);
+}
+
+static int64_t n_word_blocks(int bits, int64_t n)
+{
+    return n_chunks(n_chunks(n, 32 / bits), CUDA_BLOCK);
+}
+
+kvs_status_t cuda_pack(kvs_queue_t *queue, const kvs_pack_item_t *item)
+{
+    cuda_pack_args_t args = {.n = item->n,
+                             .bits = bits_of(item->kind),
+                             .grad = item->grad,
+                             .residual = item->residual,
+                             .next = item->ret_residual,
+                             .packed = item->packed};
+
+    if (args.bits == 0) {
+        return no_packing(item->kind);
+    }
+    args.threshold = item->n > 0 ? item->params[0] : 0;
+    return launch(cuda_device_of_queue(queue), KERNEL_pack, n_word_blocks(args.bits, item->n),
+                  &args);
+}
+
+kvs_status_t cuda_unpack(kvs_queue_t *queue, const kvs_compressor_t *kind, const float *params,
+                         int64_t n, const void *const *src, size_t n_src, float *dst)
+{
+    cuda_unpack_args_t args = {.n = n, .bits = bits_of(kind), .n_src = (uint32_t)n_src, .dst = dst};
+
+    if (args.bits == 0) {
+        return no_packing(kind);
+    }
+    if (n_src > CUDA_MAX_ARRAYS) {
+        return too_many(n_src);
+    }
+    args.threshold = params[0];
+    memcpy(args.packed, src, n_src * sizeof(*src));
+    return launch(cuda_device_of_queue(queue), KERNEL_unpack, n_word_blocks(args.bits, n), &args);
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cuda_launch.h - from calls of the provider to launches of kernels. Pointers are those that the queue's
+ * device reaches; nothing here waits. */
+#ifndef CUDA_LAUNCH_H
+#define CUDA_LAUNCH_H
+
+#include "cuda_device.h"
+
+/* Load the kernels, once for all devices. The driver is open. */
+kvs_status_t cuda_launch_load(void);
+
+kvs_status_t cuda_sums(kvs_queue_t *queue, int dtype, const kvs_sum_item_t *items, size_t n_items);
+kvs_status_t cuda_convert(kvs_queue_t *queue, int64_t n, int src_dtype, const void *src,
+                          int dst_dtype, void *dst);
+kvs_status_t cuda_find_non_finite(kvs_queue_t *queue, int dtype, int64_t n, const void *src,
+                                  const float *add, uint32_t *flag);
+kvs_status_t cuda_step(kvs_queue_t *queue, const kvs_step_item_t *item);
+kvs_status_t cuda_pack(kvs_queue_t *queue, const kvs_pack_item_t *item);
+kvs_status_t cuda_unpack(kvs_queue_t *queue, const kvs_compressor_t *kind, const float *params,
+                         int64_t n, const void *const *src, size_t n_src, float *dst);
+
+static inline cuda_device_t *cuda_device_of_queue(kvs_queue_t *queue)
+{
+    return (cuda_device_t *)(void *)queue;
+}
+
+#endif

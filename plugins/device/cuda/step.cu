@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* step.cu - optimizers: the sum of the gradients, the step, and the new weight to every array that wants
+ * it, in one pass over memory. The arithmetic of an element is that of sdk/optimizers, whose headers C
+ * compilers and nvcc both take; what rule it is, all threads know, so that choosing costs little. */
+#include "device_code.h"
+
+#include "real64.h"
+
+#include "adagrad.h"
+#include "adam.h"
+#include "ftrl.h"
+#include "sgd.h"
+
+#include "real32.h"
+
+#include "adagrad.h"
+#include "adam.h"
+#include "ftrl.h"
+#include "sgd.h"
+
+#define SAME(x) (x)
+
+/* One element; rules that divide by the rate do nothing at rate 0. */
+#define DEFINE_STEP_ONE(type, suffix)                                                              \
+    DEVICE void step_one_##suffix(int rule, type g, type *w, type *x, type *y, type *z,            \
+                                  const type *s)                                                   \
+    {                                                                                              \
+        switch (rule) {                                                                            \
+        case CUDA_RULE_sgd:                                                                        \
+        case CUDA_RULE_nag:                                                                        \
+            sgd_##suffix(g, w, s);                                                                 \
+            break;                                                                                 \
+        case CUDA_RULE_sgd_mom:                                                                    \
+            sgd_mom_##suffix(g, w, x, s);                                                          \
+            break;                                                                                 \
+        case CUDA_RULE_nag_mom:                                                                    \
+            nag_mom_##suffix(g, w, x, s);                                                          \
+            break;                                                                                 \
+        case CUDA_RULE_signum0:                                                                    \
+        case CUDA_RULE_signsgd:                                                                    \
+            signsgd_##suffix(g, w, s);                                                             \
+            break;                                                                                 \
+        case CUDA_RULE_signum:                                                                     \
+        case CUDA_RULE_signsgd_mom:                                                                \
+            signum_##suffix(g, w, x, s);                                                           \
+            break;                                                                                 \
+        case CUDA_RULE_dcasgd:                                                                     \
+            dcasgd_##suffix(g, w, y, s);                                                           \
+            break;                                                                                 \
+        case CUDA_RULE_dcasgd_mom:                                                                 \
+            dcasgd_mom_##suffix(g, w, x, y, s);                                                    \
+            break;                                                                                 \
+        case CUDA_RULE_test:                                                                       \
+            test_##suffix(g, w, s);                                                                \
+            break;                                                                                 \
+        case CUDA_RULE_adam:                                                                       \
+            adam_##suffix(g, w, x, y, s);                                                          \
+            break;                                                                                 \
+        case CUDA_RULE_adamw:                                                                      \
+            adamw_##suffix(g, w, x, y, s);                                                         \
+            break;                                                                                 \
+        case CUDA_RULE_adabelief:                                                                  \
+            adabelief_##suffix(g, w, x, y, s);                                                     \
+            break;                                                                                 \
+        case CUDA_RULE_adamax:                                                                     \
+            adamax_##suffix(g, w, x, y, s);                                                        \
+            break;                                                                                 \
+        case CUDA_RULE_nadam:                                                                      \
+            nadam_##suffix(g, w, x, y, s);                                                         \
+            break;                                                                                 \
+        case CUDA_RULE_adagrad:                                                                    \
+            adagrad_##suffix(g, w, x, s);                                                          \
+            break;                                                                                 \
+        case CUDA_RULE_adadelta:                                                                   \
+            adadelta_##suffix(g, w, x, y, s);                                                      \
+            break;                                                                                 \
+        case CUDA_RULE_rmsprop:                                                                    \
+            rmsprop_##suffix(g, w, y, s);                                                          \
+            break;                                                                                 \
+        case CUDA_RULE_rmsprop_centered:                                                           \
+            rmsprop_centered_##suffix(g, w, x, y, z, s);                                           \
+            break;                                                                                 \
+        case CUDA_RULE_ftrl:                                                                       \
+            if (s[LR] != 0) {                                                                      \
+                ftrl_##suffix(g, w, x, y, s);                                                      \
+            }                                                                                      \
+            break;                                                                                 \
+        case CUDA_RULE_ftml:                                                                       \
+            if (s[LR] != 0) {                                                                      \
+                ftml_##suffix(g, w, x, y, z, s);                                                   \
+            }                                                                                      \
+            break;                                                                                 \
+        default:                                                                                   \
+            break;                                                                                 \
+        }                                                                                          \
+    }
+
+DEFINE_STEP_ONE(double, f64)
+DEFINE_STEP_ONE(float, f32)
+
+#define DEFINE_STEP(name, elem, type, suffix, widen, narrow)                                       \
+    /* The sum of the gradients as the CPU keeps it: in the array's own type. */                   \
+    DEVICE type name##_grad(const cuda_step_args_t *args, int64_t i)                               \
+    {                                                                                              \
+        type total = widen(((const elem *)args->arrays[0])[i]);                                    \
+                                                                                                   \
+        for (uint32_t j = 1; j < args->n_src; j++) {                                               \
+            total += widen(((const elem *)args->arrays[j])[i]);                                    \
+        }                                                                                          \
+        return args->n_src > 1 ? widen((elem)narrow(total)) : total;                               \
+    }                                                                                              \
+    DEVICE void name##_element(const cuda_step_args_t *args, int64_t i, const type *s)             \
+    {                                                                                              \
+        int exact = args->master != 0 || sizeof(elem) == sizeof(type);                             \
+        type weight =                                                                              \
+            args->master != 0 ? (type)args->master[i] : widen(((const elem *)args->weight)[i]);    \
+        type state[3];                                                                             \
+                                                                                                   \
+        for (int k = 0; k < 3; k++) {                                                              \
+            state[k] = args->states[k] == 0 ? 0                                                    \
+                       : exact              ? ((const type *)args->states[k])[i]                   \
+                                            : widen(((const elem *)args->states[k])[i]);                        \
+        }                                                                                          \
+        step_one_##suffix(args->rule, name##_grad(args, i), &weight, &state[0], &state[1],         \
+                          &state[2], s);                                                           \
+        for (int k = 0; k < 3; k++) {                                                              \
+            if (args->states[k] != 0 && exact) {                                                   \
+                ((type *)args->states[k])[i] = state[k];                                           \
+            } else if (args->states[k] != 0) {                                                     \
+                ((elem *)args->states[k])[i] = (elem)narrow(state[k]);                             \
+            }                                                                                      \
+        }                                                                                          \
+        if (args->master != 0) {                                                                   \
+            args->master[i] = (float)weight;                                                       \
+        }                                                                                          \
+        ((elem *)args->weight)[i] = (elem)narrow(weight);                                          \
+        for (uint32_t j = 0; j < args->n_dst; j++) {                                               \
+            ((elem *)args->arrays[args->n_src + j])[i] = (elem)narrow(weight);                     \
+        }                                                                                          \
+    }                                                                                              \
+    KERNEL(name, cuda_step_args_t)                                                                 \
+    {                                                                                              \
+        int64_t begin = (int64_t)block_index() * CUDA_CHUNK;                                       \
+        int64_t end = chunk_end(begin, CUDA_CHUNK, args->n);                                       \
+        type s[16];                                                                                \
+                                                                                                   \
+        for (int k = 0; k < 16; k++) {                                                             \
+            s[k] = (type)args->scalars[k];                                                         \
+        }                                                                                          \
+        for (int64_t i = begin + thread_index(); i < end; i += CUDA_BLOCK) {                       \
+            name##_element(args, i, s);                                                            \
+        }                                                                                          \
+    }
+
+DEFINE_STEP(step_f32, float, float, f32, SAME, SAME)
+DEFINE_STEP(step_f64, double, double, f64, SAME, SAME)
+DEFINE_STEP(step_f16, uint16_t, float, f32, widen_f16, narrow_f16)
+DEFINE_STEP(step_bf16, uint16_t, float, f32, kvs_bf16_to_f32, kvs_f32_to_bf16)

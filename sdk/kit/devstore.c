@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* devstore.c - the device store: which way an operation goes, and its life. Operations and keys that no
+ * device has to do with go to the host store as they are. */
+#include "devstore.h"
+
+#include "hoststore_sparse.h"
+#include "hoststore_update.h"
+
+#include <string.h>
+
+kvs_status_t kvs_dev_provider(const kvs_provider_t **ret_provider)
+{
+    kvs_status_t status = kvs_provider_find(KVS_DEVICE_CUDA, ret_provider);
+
+    if (status == KVS_OK &&
+        ((*ret_provider)->size < sizeof(kvs_provider_t) || (*ret_provider)->unpack == NULL)) {
+        return kvs_fail(KVS_ERR_UNAVAILABLE,
+                        "device provider '%s' has no queues; install a newer version",
+                        (*ret_provider)->name);
+    }
+    return status == KVS_OK ? (*ret_provider)->probe() : status;
+}
+
+void kvs_dev_tell(kvs_devstore_t *store, uint32_t reason, const char *what)
+{
+    if ((__atomic_fetch_or(&store->told, reason, __ATOMIC_RELAXED) & reason) == 0) {
+        kvs_log(KVS_LOG_WARN, "device", "%s on a device: goes through host memory", what);
+    }
+}
+
+/* ---- The choice of a way ------------------------------------------------------------------------------ */
+
+static int any_on_device(const kvs_tensor_t *tensors, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (kvs_dev_is(&tensors[i])) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static int has_device(const kvs_group_t *group)
+{
+    return any_on_device(group->values, group->n_values) ||
+           any_on_device(group->outs, group->n_outs) ||
+           any_on_device(group->row_ids, group->n_row_ids);
+}
+
+/* Whether the host store alone can see to it. */
+static int is_for_host(const kvs_op_t *op)
+{
+    for (size_t g = 0; g < op->n_groups; g++) {
+        if (kvs_dev_key(op->groups[g].key)->parts != NULL || has_device(&op->groups[g])) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* Whether the provider has a kernel for the optimizer as it is set now. */
+static int has_step(const kvs_dev_task_t *task)
+{
+    const kvs_opt_t *opt = task->store->host.opt;
+    uint32_t used = kvs_opt_states_used(opt);
+    void *states[KVS_OPTIMIZER_MAX_STATES] = {NULL};
+    kvs_step_item_t item = {
+        .size = (uint32_t)sizeof(item), .dtype = task->dtype, .kind = opt->kind, .states = states};
+    kvs_queue_t *queue;
+
+    for (size_t i = 0; i < opt->kind->n_states; i++) {
+        states[i] = (used & 1u << i) != 0 ? &item : NULL; /* only that there is one counts */
+    }
+    return !kvs_opt_needs_whole(opt) &&
+           task->provider->queue((kvs_device_t){KVS_DEVICE_CUDA, 0}, &queue) == KVS_OK &&
+           task->provider->step(queue, &item) == KVS_OK;
+}
+
+static int has_packing(const kvs_dev_task_t *task)
+{
+    kvs_pack_item_t item = {.size = (uint32_t)sizeof(item),
+                            .kind = kvs_compression_kind(task->store->host.compression)};
+    kvs_queue_t *queue;
+
+    return task->provider->queue((kvs_device_t){KVS_DEVICE_CUDA, 0}, &queue) == KVS_OK &&
+           task->provider->pack(queue, &item) == KVS_OK;
+}
+
+/* Whether the group goes the devices' way, having said why not. */
+static int goes_on_devices(const kvs_dev_task_t *task)
+{
+    const kvs_group_t *group = task->group;
+    kvs_devstore_t *store = task->store;
+
+    if (group->key->row_sparse || kvs_sparse_has_rows(group->values, task->n_values) ||
+        kvs_sparse_has_rows(group->outs, task->n_outs)) {
+        kvs_dev_tell(store, KVS_DEV_ROWS, "row-sparse arrays");
+        return 0;
+    }
+    if (task->n_values > 0 && store->host.updater != NULL) {
+        kvs_dev_tell(store, KVS_DEV_UPDATER, "an updater of the program");
+        return 0;
+    }
+    if (task->n_values > 0 && store->host.opt != NULL && !has_step(task)) {
+        kvs_dev_tell(store, KVS_DEV_OPTIMIZER, store->host.opt->owner);
+        return 0;
+    }
+    if (task->n_values > 0 && store->host.compression != NULL && !has_packing(task)) {
+        kvs_dev_tell(store, KVS_DEV_COMPRESSOR, "this compressor");
+        return 0;
+    }
+    if (task->n_values + task->n_outs > KVS_DEV_MAX_ARRAYS) {
+        kvs_dev_tell(store, KVS_DEV_OTHER, "a key with very many arrays");
+        return 0;
+    }
+    return group->key->n_elems > 0 &&
+           (task->key->parts != NULL || any_on_device(group->values, task->n_values));
+}
+
+/* ---- Exchanges ------------------------------------------------------------------------------------------ */
+
+typedef kvs_status_t verb_t(void *store, kvs_op_t *op);
+
+/* Bring the keys home and work there, with copies. */
+static kvs_status_t go_home(kvs_devstore_t *store, kvs_op_t *op, unsigned what, verb_t *verb)
+{
+    kvs_status_t status = KVS_OK;
+
+    for (size_t g = 0; g < op->n_groups && status == KVS_OK; g++) {
+        status = kvs_dev_move_home(store, op->groups[g].key);
+        status = status == KVS_OK ? KVS_OK : kvs_update_name_key(status, op->groups[g].key);
+    }
+    return status == KVS_OK ? kvs_dev_stage(store, op, what, verb) : status;
+}
+
+static kvs_status_t exchange_group(kvs_devstore_t *store, kvs_op_t *op, unsigned what, verb_t *verb)
+{
+    const kvs_group_t *group = op->groups;
+    kvs_dev_task_t task = {.store = store,
+                           .group = group,
+                           .key = kvs_dev_key(group->key),
+                           .dtype = kvs_dtype_index(group->key->dtype),
+                           .n_values = what & KVS_DEV_READS ? group->n_values : 0,
+                           .n_outs = what & KVS_DEV_WRITES ? group->n_outs : 0};
+    kvs_status_t status = kvs_dev_provider(&task.provider);
+
+    if (status != KVS_OK) {
+        return kvs_update_name_key(status, group->key);
+    }
+    task.elem_bytes = kvs_dtype_bytes(task.dtype);
+    if (!goes_on_devices(&task)) {
+        return go_home(store, op, what, verb);
+    }
+    status = kvs_dev_move_out(&task);
+    if (status == KVS_OK) {
+        status = kvs_dev_run(&task);
+    }
+    if (status == KVS_ERR_NON_FINITE) {
+        return go_home(store, op, what, verb); /* which finds the element and says so */
+    }
+    return status == KVS_OK ? KVS_OK : kvs_update_name_key(status, group->key);
+}
+
+static void drop_marks(kvs_devstore_t *store, kvs_op_t *op)
+{
+    for (size_t g = 0; g < op->n_groups; g++) {
+        kvs_dev_marks_drop(store, &op->groups[g]);
+    }
+}
+
+static kvs_status_t exchange(kvs_devstore_t *store, kvs_op_t *op, unsigned what, verb_t *verb)
+{
+    kvs_status_t status = KVS_OK;
+
+    if (is_for_host(op)) {
+        return verb(store, op);
+    }
+    if ((op->flags & KVS_OP_SHARED) != 0) {
+        kvs_dev_tell(store, KVS_DEV_OTHER, "a call whose arrays share memory");
+        status = go_home(store, op, what, verb);
+    }
+    for (size_t g = 0; g < op->n_groups && status == KVS_OK && (op->flags & KVS_OP_SHARED) == 0;
+         g++) {
+        kvs_op_t one = *op;
+
+        one.groups = &op->groups[g];
+        one.n_groups = 1;
+        status = exchange_group(store, &one, what, verb);
+    }
+    drop_marks(store, op);
+    return status;
+}
+
+kvs_status_t kvs_devstore_push(void *store, kvs_op_t *op)
+{
+    return exchange(store, op, KVS_DEV_READS, kvs_hoststore_push);
+}
+
+kvs_status_t kvs_devstore_pull(void *store, kvs_op_t *op)
+{
+    return exchange(store, op, KVS_DEV_WRITES, kvs_hoststore_pull);
+}
+
+kvs_status_t kvs_devstore_pushpull(void *store, kvs_op_t *op)
+{
+    return exchange(store, op, KVS_DEV_READS | KVS_DEV_WRITES, kvs_hoststore_pushpull);
+}
+
+/* A broadcast is an init, and then a pull. */
+kvs_status_t kvs_devstore_init(void *store, kvs_op_t *op)
+{
+    kvs_status_t status = is_for_host(op) ? kvs_hoststore_init(store, op)
+                                          : go_home(store, op, KVS_DEV_READS, kvs_hoststore_init);
+
+    if (op->verb != KVS_VERB_BROADCAST || status != KVS_OK) {
+        drop_marks(store, op);
+    }
+    return status;
+}
+
+/* Ids on a device could not be looked at when the operation was issued. */
+static kvs_status_t row_sparse_pull(void *store, kvs_op_t *op)
+{
+    kvs_status_t status = kvs_sparse_check_issued(op);
+
+    return status == KVS_OK ? kvs_hoststore_row_sparse_pull(store, op) : status;
+}
+
+kvs_status_t kvs_devstore_row_sparse_pull(void *store, kvs_op_t *op)
+{
+    kvs_status_t status = is_for_host(op) ? kvs_hoststore_row_sparse_pull(store, op)
+                                          : go_home(store, op, KVS_DEV_WRITES, row_sparse_pull);
+
+    drop_marks(store, op);
+    return status;
+}
+
+/* ---- Issue ------------------------------------------------------------------------------------------------ */
+
+static int has_ids_on_device(const kvs_op_t *op)
+{
+    int any = 0;
+
+    for (size_t g = 0; g < op->n_groups; g++) {
+        any |= any_on_device(op->groups[g].row_ids, op->groups[g].n_row_ids);
+    }
+    return any;
+}
+
+kvs_status_t kvs_devstore_issue(void *store, kvs_op_t *op)
+{
+    kvs_status_t status = KVS_OK;
+
+    for (size_t g = 0; g < op->n_groups && status == KVS_OK; g++) {
+        status = kvs_dev_marks_take(store, &op->groups[g]);
+        status = status == KVS_OK ? KVS_OK : kvs_update_name_key(status, op->groups[g].key);
+    }
+    if (status == KVS_OK && !(op->verb == KVS_VERB_ROW_SPARSE_PULL && has_ids_on_device(op))) {
+        status = kvs_hoststore_issue(store, op);
+    }
+    if (status != KVS_OK) {
+        drop_marks(store, op);
+    }
+    return status;
+}
+
+/* ---- Life and settings ------------------------------------------------------------------------------------ */
+
+kvs_status_t kvs_devstore_close(void *store, int64_t timeout_ms)
+{
+    kvs_dev_marks_drop_all(store);
+    return kvs_hoststore_close(store, timeout_ms);
+}
+
+void kvs_devstore_key_release(void *store, kvs_key_entry_t *entry)
+{
+    kvs_dev_release_parts(store, kvs_dev_key(entry));
+    kvs_hoststore_key_release(store, entry);
+}
+
+/* Settings and files know host arrays only. They run alone: no key comes or goes now. */
+static kvs_status_t move_all_home(kvs_devstore_t *store)
+{
+    kvs_status_t status = KVS_OK;
+
+    for (kvs_hoststore_key_t *key = store->host.keys; key != NULL && status == KVS_OK;
+         key = key->next) {
+        kvs_key_entry_t entry = *key->entry;
+
+        status = kvs_dev_move_home(store, &entry);
+        status = status == KVS_OK ? KVS_OK : kvs_update_name_key(status, &entry);
+    }
+    return status;
+}
+
+kvs_status_t kvs_devstore_set_updater(void *store, kvs_updater_t fn, void *arg)
+{
+    kvs_status_t status = move_all_home(store);
+
+    return status == KVS_OK ? kvs_hoststore_set_updater(store, fn, arg) : status;
+}
+
+kvs_status_t kvs_devstore_set_optimizer(void *store, const kvs_optimizer_spec_t *spec)
+{
+    kvs_status_t status = move_all_home(store);
+
+    return status == KVS_OK ? kvs_hoststore_set_optimizer(store, spec) : status;
+}
+
+kvs_status_t kvs_devstore_set_gradient_compression(void *store, const kvs_param_t *params,
+                                                   size_t n_params)
+{
+    kvs_status_t status = move_all_home(store);
+
+    return status == KVS_OK ? kvs_hoststore_set_gradient_compression(store, params, n_params)
+                            : status;
+}
+
+kvs_status_t kvs_devstore_save_optimizer_states(void *store, const char *path, int dump_optimizer)
+{
+    kvs_status_t status = move_all_home(store);
+
+    return status == KVS_OK ? kvs_hoststore_save_optimizer_states(store, path, dump_optimizer)
+                            : status;
+}
+
+kvs_status_t kvs_devstore_load_optimizer_states(void *store, const char *path)
+{
+    kvs_status_t status = move_all_home(store);
+
+    return status == KVS_OK ? kvs_hoststore_load_optimizer_states(store, path) : status;
+}

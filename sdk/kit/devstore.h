@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* devstore.h - the device store from the inside: devstore.c (life, settings, the choice of a way),
+ * devstore_home.c (where a key's weight is), devstore_run.c (work on devices), devstore_stage.c (through
+ * host memory), devstore_marks.c (streams of the program).
+ *
+ * A part of a key is touched by the queue of its device only, in order; so no events belong to keys. */
+#ifndef KVS_KIT_DEVSTORE_H
+#define KVS_KIT_DEVSTORE_H
+
+#include "opt_states.h"
+
+#include <kvstore/kit.h>
+
+/* A part begins and ends at a multiple of this many elements: norms and packed values can be cut there,
+ * and 256 KiB of float32 are what it takes to keep a device busy. */
+#define KVS_DEV_CUT        KVS_OPTIMIZER_SUM_BLOCK
+#define KVS_DEV_MAX_ARRAYS 256    /* values and outs of a group that go the devices' way */
+#define KVS_DEV_WAIT_MS    600000 /* the longest that a device is waited for */
+
+/* A part of a dense key: elements [begin, begin + n). */
+typedef struct kvs_dev_part {
+    kvs_device_t device;
+    kvs_queue_t *queue;
+    int64_t begin, n;
+    void *weight;
+    float *master; /* NULL: none */
+    void *states[KVS_OPTIMIZER_MAX_STATES];
+    float **residuals; /* n_residuals of the key */
+} kvs_dev_part_t;
+
+/* Which values and outs of a group an operation is about. */
+typedef struct kvs_dev_task {
+    kvs_devstore_t *store;
+    const kvs_provider_t *provider;
+    const kvs_group_t *group;
+    kvs_devstore_key_t *key;
+    int dtype;
+    size_t elem_bytes;
+    size_t n_values, n_outs; /* the first so many of the group's */
+} kvs_dev_task_t;
+
+static inline int kvs_dev_is(const kvs_tensor_t *tensor)
+{
+    return tensor->device.type == KVS_DEVICE_CUDA || tensor->device.type == KVS_DEVICE_CUDA_MANAGED;
+}
+
+static inline kvs_devstore_key_t *kvs_dev_key(const kvs_key_entry_t *entry)
+{
+    return entry->state;
+}
+
+/* The provider of arrays on devices, able to work. */
+kvs_status_t kvs_dev_provider(const kvs_provider_t **ret_provider);
+/* Say once in a store's life that something goes through host memory. */
+enum {
+    KVS_DEV_ROWS = 1,
+    KVS_DEV_UPDATER = 2,
+    KVS_DEV_OPTIMIZER = 4,
+    KVS_DEV_COMPRESSOR = 8,
+    KVS_DEV_OTHER = 16
+};
+void kvs_dev_tell(kvs_devstore_t *store, uint32_t reason, const char *what);
+
+/* ---- Streams ------------------------------------------------------------------------------------- */
+
+typedef struct kvs_dev_marks kvs_dev_marks_t;
+
+/* Look at every device array of the group: the device is there, the stream is no trouble; and remember
+ * where the streams are. */
+kvs_status_t kvs_dev_marks_take(kvs_devstore_t *store, kvs_group_t *group);
+void kvs_dev_marks_drop(kvs_devstore_t *store, kvs_group_t *group);
+void kvs_dev_marks_drop_all(kvs_devstore_t *store);
+/* Let the queue wait for all streams of the group. */
+kvs_status_t kvs_dev_marks_wait(const kvs_provider_t *provider, const kvs_group_t *group,
+                                kvs_queue_t *queue);
+/* Let all streams of the group wait for the mark. */
+kvs_status_t kvs_dev_marks_release(const kvs_provider_t *provider, const kvs_group_t *group,
+                                   const kvs_mark_t *mark);
+/* Whether the operation must not end before the device is done with the array: it lies on the host, or
+ * nobody says whose stream is to wait. The per-thread stream can be reached by its own thread only. */
+int kvs_dev_is_awaited(const kvs_tensor_t *tensor);
+
+/* ---- Where a weight is ----------------------------------------------------------------------------- */
+
+/* Move a key's weight, states and residuals to the devices of the task's values, if they are on the
+ * host. ERR_NO_MEMORY: they stay there. */
+kvs_status_t kvs_dev_move_out(kvs_dev_task_t *task);
+/* And back. */
+kvs_status_t kvs_dev_move_home(kvs_devstore_t *store, kvs_key_entry_t *entry);
+void kvs_dev_release_parts(kvs_devstore_t *store, kvs_devstore_key_t *key);
+/* Have the states that the optimizer needs, and no others. */
+kvs_status_t kvs_dev_begin_step(const kvs_dev_task_t *task, kvs_dev_part_t *part);
+/* Have residuals for the first n_places. */
+kvs_status_t kvs_dev_reserve_residuals(const kvs_dev_task_t *task, size_t n_places);
+
+/* ---- Work ------------------------------------------------------------------------------------------ */
+
+/* Sum the values, update, write the outs: where the key's parts are. ERR_NON_FINITE, only with
+ * compression: nothing was done, and the text is still to be written. */
+kvs_status_t kvs_dev_run(kvs_dev_task_t *task);
+
+/* The parts of an operation: a verb of the host store is about values, outs, or both. */
+enum { KVS_DEV_READS = 1, KVS_DEV_WRITES = 2 };
+
+/* The verb of the host store with copies of the device arrays that it is about. */
+kvs_status_t kvs_dev_stage(kvs_devstore_t *store, kvs_op_t *op, unsigned what,
+                           kvs_status_t (*verb)(void *store, kvs_op_t *op));
+
+#endif

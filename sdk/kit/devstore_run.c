@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* devstore_run.c - one exchange of one key on devices, in three rounds over its parts: bring what the
+ * part's device does not reach; sum, update, and write what it does reach, in one kernel; send the rest.
+ *
+ * With peer access each device sums its part from all values and writes it to all outs: reduce-scatter
+ * and all-gather at once, in place, without buffers. Values are added in list order, so that the bits
+ * are the host's. */
+#include "devstore.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const kvs_device_t host_device = {KVS_DEVICE_CPU, 0};
+
+/* What one part of the key takes part in. */
+typedef struct lane {
+    kvs_dev_part_t *part;
+    const void **src; /* of each value, from the part's first element on */
+    size_t n_src;
+    void **dst; /* outs that the kernel writes */
+    size_t n_dst;
+    void **scratch; /* what was allocated for this exchange, with its size */
+    size_t *scratch_bytes;
+    size_t n_scratch;
+} lane_t;
+
+typedef struct run {
+    kvs_dev_task_t *task;
+    lane_t *lanes; /* one a part */
+} run_t;
+
+static const kvs_provider_t *provider_of(const run_t *run)
+{
+    return run->task->provider;
+}
+
+/* ---- Memory of a run -------------------------------------------------------------------------------- */
+
+/* Copies of values, packed values, the flag, a sum, a conversion of each out. */
+static size_t max_scratch(const kvs_dev_task_t *task)
+{
+    return 2 * task->n_values + task->n_outs + 2;
+}
+
+static kvs_status_t take_scratch(const run_t *run, lane_t *lane, size_t n_bytes, void **ret_data)
+{
+    kvs_status_t status = provider_of(run)->alloc(lane->part->device, n_bytes, ret_data);
+
+    if (status == KVS_OK) {
+        lane->scratch[lane->n_scratch] = *ret_data;
+        lane->scratch_bytes[lane->n_scratch++] = n_bytes;
+    }
+    return status;
+}
+
+static void close_run(run_t *run)
+{
+    for (size_t i = 0; run->lanes != NULL && i < run->task->key->n_parts; i++) {
+        lane_t *lane = &run->lanes[i];
+
+        for (size_t j = 0; j < lane->n_scratch; j++) {
+            provider_of(run)->free(lane->part->device, lane->scratch[j], lane->scratch_bytes[j]);
+        }
+    }
+    free(run->lanes);
+}
+
+/* One block: the lanes, and behind them their lists. */
+static kvs_status_t open_run(run_t *run, kvs_dev_task_t *task)
+{
+    size_t n_parts = task->key->n_parts, n_scratch = max_scratch(task);
+    size_t n_pointers = task->n_values + task->n_outs + 1 + n_scratch;
+    size_t per_lane = n_pointers * sizeof(void *) + n_scratch * sizeof(size_t);
+    char *memory = calloc(n_parts, sizeof(lane_t) + per_lane);
+
+    run->task = task;
+    run->lanes = (lane_t *)(void *)memory;
+    if (memory == NULL) {
+        return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for lists of %zu arrays", n_pointers);
+    }
+    memory += n_parts * sizeof(lane_t);
+    for (size_t i = 0; i < n_parts; i++, memory += per_lane) {
+        lane_t *lane = &run->lanes[i];
+        void **pointers = (void **)(void *)memory;
+
+        lane->part = &task->key->parts[i];
+        lane->src = (const void **)pointers;
+        lane->dst = pointers + task->n_values;
+        lane->scratch = lane->dst + task->n_outs + 1;
+        lane->scratch_bytes = (size_t *)(void *)(pointers + n_pointers);
+    }
+    return KVS_OK;
+}
+
+/* ---- What is reached --------------------------------------------------------------------------------- */
+
+static int reaches(const run_t *run, const lane_t *lane, const kvs_tensor_t *tensor)
+{
+    return tensor->device.type == KVS_DEVICE_CUDA_MANAGED ||
+           (tensor->device.type == KVS_DEVICE_CUDA &&
+            (tensor->device.id == lane->part->device.id ||
+             provider_of(run)->reaches(lane->part->device.id, tensor->device.id) != 0));
+}
+
+static void *piece_of(const lane_t *lane, const kvs_tensor_t *tensor)
+{
+    return (char *)tensor->data + (size_t)lane->part->begin * (tensor->dtype.bits / 8);
+}
+
+static int has_dtype(const run_t *run, const kvs_tensor_t *out)
+{
+    return kvs_dtype_index(out->dtype) == run->task->dtype;
+}
+
+/* Where both are, the kernel writes the out. */
+static int is_written(const run_t *run, const lane_t *lane, const kvs_tensor_t *out)
+{
+    return has_dtype(run, out) && reaches(run, lane, out);
+}
+
+/* ---- First round: what comes in ----------------------------------------------------------------------- */
+
+static kvs_status_t bring_value(const run_t *run, lane_t *lane, const kvs_tensor_t *value)
+{
+    size_t n_bytes = (size_t)lane->part->n * run->task->elem_bytes;
+    kvs_status_t status = KVS_OK;
+    void *copy = piece_of(lane, value);
+
+    if (!reaches(run, lane, value)) {
+        status = take_scratch(run, lane, n_bytes, &copy);
+        if (status == KVS_OK) {
+            status = provider_of(run)->copy(lane->part->queue, lane->part->device, copy,
+                                            value->device, piece_of(lane, value), n_bytes);
+        }
+    }
+    lane->src[lane->n_src++] = copy;
+    return status;
+}
+
+static kvs_status_t bring(const run_t *run, lane_t *lane)
+{
+    const kvs_group_t *group = run->task->group;
+    kvs_status_t status = kvs_dev_marks_wait(provider_of(run), group, lane->part->queue);
+
+    for (size_t i = 0; i < run->task->n_values && status == KVS_OK; i++) {
+        status = bring_value(run, lane, &group->values[i]);
+    }
+    for (size_t i = 0; i < run->task->n_outs; i++) {
+        if (is_written(run, lane, &group->outs[i])) {
+            lane->dst[lane->n_dst++] = piece_of(lane, &group->outs[i]);
+        }
+    }
+    if (status == KVS_OK && run->task->n_values > 0 && run->task->store->host.opt != NULL) {
+        status = kvs_dev_begin_step(run->task, lane->part);
+    }
+    return status;
+}
+
+/* ---- Compression --------------------------------------------------------------------------------------- */
+
+/* Look for what can't be packed on every part, and wait: a push is packed as a whole or not at all. */
+static kvs_status_t check_finite(const run_t *run)
+{
+    kvs_devstore_key_t *key = run->task->key;
+    kvs_status_t status = KVS_OK;
+    uint32_t bad = 0;
+
+    for (size_t i = 0; i < 2 * key->n_parts && status == KVS_OK; i++) {
+        lane_t *lane = &run->lanes[i % key->n_parts];
+        kvs_queue_t *queue = lane->part->queue;
+        void *flag;
+
+        if (i >= key->n_parts) { /* all are looking: now ask */
+            uint32_t found = 0;
+
+            flag = lane->scratch[lane->n_scratch - 1];
+            status = provider_of(run)->copy(queue, host_device, &found, lane->part->device, flag,
+                                            sizeof(found));
+            bad |= found;
+            continue;
+        }
+        status = take_scratch(run, lane, sizeof(uint32_t), &flag);
+        for (size_t j = 0; j < lane->n_src && status == KVS_OK; j++) {
+            status =
+                provider_of(run)->find_non_finite(queue, KVS_DTYPE_float32, lane->part->n,
+                                                  lane->src[j], lane->part->residuals[j], flag);
+        }
+    }
+    return status == KVS_OK && bad != 0 ? KVS_ERR_NON_FINITE : status;
+}
+
+/* Pack the lane's values, and let what they stand for be its only source. */
+static kvs_status_t pack(const run_t *run, lane_t *lane)
+{
+    const kvs_compression_t *compression = run->task->store->host.compression;
+    const kvs_compressor_t *kind = kvs_compression_kind(compression);
+    const float *params = kvs_compression_params(compression);
+    kvs_dev_part_t *part = lane->part;
+    size_t n_bytes = (size_t)kvs_compression_bytes(compression, part->n);
+    kvs_status_t status = KVS_OK;
+    void *sum = part->weight;
+
+    for (size_t i = 0; i < lane->n_src && status == KVS_OK; i++) {
+        kvs_pack_item_t item = {.size = (uint32_t)sizeof(item),
+                                .kind = kind,
+                                .params = params,
+                                .n = part->n,
+                                .grad = lane->src[i],
+                                .residual = part->residuals[i],
+                                .ret_residual = part->residuals[i]};
+
+        status = take_scratch(run, lane, n_bytes, &item.packed);
+        status = status == KVS_OK ? provider_of(run)->pack(part->queue, &item) : status;
+        lane->src[i] = item.packed;
+    }
+    if (status == KVS_OK && run->task->store->host.opt != NULL) {
+        status = take_scratch(run, lane, (size_t)part->n * sizeof(float), &sum);
+    }
+    if (status == KVS_OK) {
+        status = provider_of(run)->unpack(part->queue, kind, params, part->n, lane->src,
+                                          lane->n_src, sum);
+    }
+    lane->src[0] = sum;
+    lane->n_src = 1;
+    return status;
+}
+
+/* ---- Second round: the kernel --------------------------------------------------------------------------- */
+
+static kvs_status_t step(const run_t *run, const lane_t *lane)
+{
+    const kvs_dev_task_t *task = run->task;
+    const kvs_devstore_group_t *issued = task->group->state;
+    const kvs_dev_part_t *part = lane->part;
+    const kvs_step_item_t item = {.size = (uint32_t)sizeof(item),
+                                  .dtype = task->dtype,
+                                  .kind = task->store->host.opt->kind,
+                                  .scalars = issued->host.update.scalars,
+                                  .n = part->n,
+                                  .src = lane->src,
+                                  .n_src = lane->n_src,
+                                  .dst = lane->dst,
+                                  .n_dst = lane->n_dst,
+                                  .weight = part->weight,
+                                  .master = part->master,
+                                  .states = part->states};
+
+    return task->provider->step(part->queue, &item);
+}
+
+/* The sum, or without values the weight, to the weight and the outs. */
+static kvs_status_t sum(const run_t *run, lane_t *lane)
+{
+    const void *weight = lane->part->weight;
+    kvs_sum_item_t item = {lane->part->n, lane->src, lane->n_src, lane->dst, lane->n_dst};
+
+    if (item.n_src == 0) {
+        item.src = &weight;
+        item.n_src = 1;
+    } else if (lane->src[0] != weight) {
+        lane->dst[item.n_dst++] = lane->part->weight;
+    }
+    return item.n_dst == 0 ? KVS_OK
+                           : provider_of(run)->sums(lane->part->queue, run->task->dtype, &item, 1);
+}
+
+static kvs_status_t work(const run_t *run, lane_t *lane)
+{
+    kvs_status_t status = KVS_OK;
+
+    if (run->task->n_values > 0 && run->task->store->host.compression != NULL) {
+        status = pack(run, lane);
+    }
+    if (status != KVS_OK) {
+        return status;
+    }
+    return run->task->n_values > 0 && run->task->store->host.opt != NULL ? step(run, lane)
+                                                                         : sum(run, lane);
+}
+
+/* ---- Third round: what goes out ---------------------------------------------------------------------------- */
+
+static kvs_status_t send_out(const run_t *run, lane_t *lane, const kvs_tensor_t *out)
+{
+    const kvs_dev_part_t *part = lane->part;
+    int dtype = kvs_dtype_index(out->dtype);
+    size_t n_bytes = (size_t)part->n * kvs_dtype_bytes(dtype);
+    kvs_status_t status = KVS_OK;
+    void *data = part->weight;
+
+    if (is_written(run, lane, out)) {
+        return KVS_OK;
+    }
+    if (reaches(run, lane, out)) {
+        return provider_of(run)->convert(part->queue, part->n, run->task->dtype, part->weight,
+                                         dtype, piece_of(lane, out));
+    }
+    if (!has_dtype(run, out)) {
+        status = take_scratch(run, lane, n_bytes, &data);
+        if (status == KVS_OK) {
+            status = provider_of(run)->convert(part->queue, part->n, run->task->dtype, part->weight,
+                                               dtype, data);
+        }
+    }
+    return status == KVS_OK ? provider_of(run)->copy(part->queue, out->device, piece_of(lane, out),
+                                                     part->device, data, n_bytes)
+                            : status;
+}
+
+/* Is there an array that must be done with when the operation ends? */
+static int must_wait(const kvs_dev_task_t *task)
+{
+    int any = 0;
+
+    for (size_t i = 0; i < task->n_values; i++) {
+        const kvs_tensor_t *value = &task->group->values[i];
+
+        any |= value->device.type != KVS_DEVICE_CPU && kvs_dev_is_awaited(value);
+    }
+    for (size_t i = 0; i < task->n_outs; i++) {
+        const kvs_tensor_t *out = &task->group->outs[i];
+
+        any |= out->device.type != KVS_DEVICE_CPU && kvs_dev_is_awaited(out);
+    }
+    return any;
+}
+
+/* Copies from and to pageable memory are over when they return. */
+static kvs_status_t finish(const run_t *run, const lane_t *lane)
+{
+    kvs_mark_t mark;
+    kvs_status_t status = provider_of(run)->mark(lane->part->queue, &mark);
+
+    if (status == KVS_OK) {
+        status = kvs_dev_marks_release(provider_of(run), run->task->group, &mark);
+    }
+    if (status == KVS_OK && must_wait(run->task)) {
+        status = provider_of(run)->host_wait(&mark, KVS_DEV_WAIT_MS);
+    }
+    return status;
+}
+
+/* ---- All of it ---------------------------------------------------------------------------------------------- */
+
+typedef kvs_status_t lane_step_t(const run_t *run, lane_t *lane);
+
+static kvs_status_t for_lanes(const run_t *run, lane_step_t *fn)
+{
+    kvs_status_t status = KVS_OK;
+
+    for (size_t i = 0; i < run->task->key->n_parts && status == KVS_OK; i++) {
+        status = fn(run, &run->lanes[i]);
+    }
+    return status;
+}
+
+static kvs_status_t send(const run_t *run, lane_t *lane)
+{
+    kvs_status_t status = KVS_OK;
+
+    for (size_t i = 0; i < run->task->n_outs && status == KVS_OK; i++) {
+        status = send_out(run, lane, &run->task->group->outs[i]);
+    }
+    return status;
+}
+
+static kvs_status_t end_lane(const run_t *run, lane_t *lane)
+{
+    return finish(run, lane);
+}
+
+kvs_status_t kvs_dev_run(kvs_dev_task_t *task)
+{
+    run_t run;
+    kvs_status_t status = open_run(&run, task);
+
+    if (status == KVS_OK && task->n_values > 0 && task->store->host.compression != NULL) {
+        status = kvs_dev_reserve_residuals(task, task->n_values);
+    }
+    if (status == KVS_OK) {
+        status = for_lanes(&run, bring);
+    }
+    if (status == KVS_OK && task->n_values > 0 && task->store->host.compression != NULL) {
+        status = check_finite(&run);
+    }
+    if (status == KVS_OK) {
+        status = for_lanes(&run, work);
+    }
+    if (status == KVS_OK) {
+        status = for_lanes(&run, send);
+    }
+    if (status == KVS_OK) {
+        status = for_lanes(&run, end_lane);
+    }
+    close_run(&run);
+    return status;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cuda_double_api.h - what tests ask of the stand-in for libcuda.so.1, by dlsym, beside the driver's own
+ * functions. */
+#ifndef CUDA_DOUBLE_API_H
+#define CUDA_DOUBLE_API_H
+
+#include <stdint.h>
+
+/* Calls since the last reset; bytes are those of asynchronous copies. */
+typedef struct cuda_double_counts {
+    uint64_t launches, copies, bytes, host_syncs, events, waits, allocs, peer_copies;
+} cuda_double_counts_t;
+
+/* cuda_double_read */
+typedef void (*cuda_double_read_t)(cuda_double_counts_t *ret_counts);
+/* cuda_double_reset */
+typedef void (*cuda_double_reset_t)(void);
+/* cuda_double_break: the device has met an illegal address */
+typedef void (*cuda_double_break_t)(int device);
+/* cuda_double_capturing: all streams of the program are (not) being captured */
+typedef void (*cuda_double_capturing_t)(int on);
+/* cuda_double_live: bytes allocated on the device */
+typedef uint64_t (*cuda_double_live_t)(int device);
+
+/* cuda_double_hold: the stream does nothing until it is let go */
+typedef void (*cuda_double_hold_t)(void *stream, int on);
+
+#endif
