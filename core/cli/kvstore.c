@@ -33,11 +33,13 @@ static const command_t commands[] = {
      cmd_list},
     {"info", "NAME [--json]", "everything about one plugin or backend",
      "NAME is the name of a plugin, or a name, alias or word of something that it provides. Of\n"
-     "an optimizer its parameters and states are shown too.\n"
+     "an optimizer its parameters and states are shown too, of a device provider its devices.\n"
      "\n"
      "  --json   one object, the plugin; for the name of an optimizer also optimizer: null if it\n"
      "           can't be loaded, else name, summary, parameters (name, type, default, accepts,\n"
-     "           doc) and states (name, by_default, from_weight, per_row)\n"
+     "           doc) and states (name, by_default, from_weight, per_row); of a device\n"
+     "           provider also hardware: reason, null if it works, and devices: id, name, driver,\n"
+     "           detail, total_bytes, free_bytes, reaches\n"
      "\n" PLUGIN_MEMBERS,
      cmd_info},
     {"doctor", "[--json] [--timeout SECONDS]", "find what is wrong, and what mends it",

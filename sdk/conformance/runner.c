@@ -233,13 +233,14 @@ static kvs_status_t find_traits(cf_t *t)
     return status;
 }
 
-/* `ret_usable`: whether the backend takes arrays there at all. */
-static kvs_status_t explore(cf_t *t, bool *ret_usable)
+/* `ret_usable`: whether the backend takes arrays there at all, and there are such devices, whose lack is
+ * an error only if they are wanted. */
+static kvs_status_t explore(cf_t *t, bool is_wanted, bool *ret_usable)
 {
     kvs_device_t device = {t->memory->device_type, 0};
     kvs_status_t status = cf_create(t, NULL, &t->store);
     kvs_status_t closed;
-    int usable = 0;
+    int usable = 0, n_devices = 0;
 
     if (status != KVS_OK) {
         return status;
@@ -250,6 +251,11 @@ static kvs_status_t explore(cf_t *t, bool *ret_usable)
         return kvs_fail(KVS_ERR_NO_MEMORY, "conformance: out of memory");
     }
     status = kvs_store_supports(t->store, kvs_dtype(KVS_DTYPE_float32), device, &usable);
+    if (status == KVS_OK && usable) {
+        status = kvs_device_count(device.type, &n_devices);
+        usable = status == KVS_OK;
+        status = is_wanted ? status : KVS_OK;
+    }
     if (status == KVS_OK && usable) {
         status = find_traits(t);
     }
@@ -399,19 +405,14 @@ static kvs_status_t run_on_all(cf_t *t, const kvs_conformance_options_t *options
 {
     for (size_t i = 0; i < N_MEMORIES; i++) {
         bool usable = false;
-        int n_devices = 0;
         kvs_status_t status;
 
         if (options->device != NULL && strcmp(options->device, memories[i].name) != 0) {
             continue;
         }
-        status = kvs_device_count(memories[i].device_type, &n_devices);
-        if (status != KVS_OK && options->device == NULL) {
-            continue; /* this machine has none */
-        }
         t->memory = &memories[i];
         t->traits = 0;
-        status = status == KVS_OK ? explore(t, &usable) : status;
+        status = explore(t, options->device != NULL, &usable);
         if (status != KVS_OK) {
             return status;
         }

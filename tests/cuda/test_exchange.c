@@ -7,10 +7,10 @@
 
 enum { MAX_ARRAYS = 24 };
 
-static const char *const optimizers[] = {
-    "sgd",    "nag",       "signum",  "signsgd",  "dcasgd",  "test", "adam",
-    "adamw",  "adabelief", "adamax",  "nadam",    "adagrad", "groupadagrad",
-    "adadelta", "rmsprop", "ftrl",    "ftml",     "lars",    "lamb", "lans"};
+static const char *const optimizers[] = {"sgd",   "nag",     "signum",       "signsgd",   "dcasgd",
+                                         "test",  "adam",    "adamw",        "adabelief", "adamax",
+                                         "nadam", "adagrad", "groupadagrad", "adadelta",  "rmsprop",
+                                         "ftrl",  "ftml",    "lars",         "lamb",      "lans"};
 
 /* One store with arrays on devices, and one whose arrays are on the host. */
 typedef struct pair {
@@ -229,7 +229,9 @@ static void a_push_may_bring_other_arrays_than_the_last(void)
 static void set_optimizer(const pair_t *pair, const char *name, int multi_precision)
 {
     const kvs_param_t params[] = {
-        {.name = "wd", .type = KVS_PARAM_FLOAT, .value.real = strcmp(name, "groupadagrad") == 0 ? 0 : 0.01},
+        {.name = "wd",
+         .type = KVS_PARAM_FLOAT,
+         .value.real = strcmp(name, "groupadagrad") == 0 ? 0 : 0.01},
         {.name = "rescale_grad", .type = KVS_PARAM_FLOAT, .value.real = 0.37},
         {.name = "clip_gradient", .type = KVS_PARAM_FLOAT, .value.real = 3.0},
         {.name = "multi_precision", .type = KVS_PARAM_BOOL, .value.integer = multi_precision}};

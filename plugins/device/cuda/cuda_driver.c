@@ -117,11 +117,8 @@ static kvs_status_t open_locked(void)
                         dlerror());
     }
     status = check_version(library, name);
-    if (status == KVS_OK) {
+    if (status == KVS_OK) { /* else it stays open: it may have started threads */
         status = find_functions(library, name);
-    }
-    if (status != KVS_OK) {
-        (void)dlclose(library); /* nothing of it is in use */
     }
     return status;
 }
