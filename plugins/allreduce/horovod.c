@@ -19,7 +19,8 @@ static kvs_status_t open_worker(horovod_store_t *store, const kvs_net_settings_t
 {
     hvd_job_options_t options = {.fusion_bytes =
                                      (uint64_t)ar_option_int(args->config, "fusion_threshold"),
-                                 .engine = kvs_plugin_host->option(args->config, "engine")};
+                                 .engine = kvs_plugin_host->option(args->config, "engine"),
+        .mpi_library = kvs_plugin_host->option(args->config, "mpi_library")};
     hvd_job_t *job;
     kvs_status_t status = hvd_job_get(settings, &options, &job);
 
@@ -220,6 +221,11 @@ static const kvs_option_info_t horovod_options[] = {
      .type = "text",
      .preset = "auto",
      .doc = "what carries arrays: shm (one host), mpi, or auto"},
+    {.name = "mpi_library",
+     .type = "text",
+     .preset = "libmpi.so.40",
+     .doc = "Open MPI's library, for the engine mpi",
+     .flags = KVS_OPTION_LOCAL},
     {.name = "fusion_threshold",
      .type = "size",
      .preset = "67108864",

@@ -4,6 +4,8 @@
  * own until it creates a store. */
 #include "hvd_job.h"
 
+#include "hvd_mpi.h"
+#include "hvd_openmpi.h"
 #include "hvd_table.h"
 
 #include <pthread.h>
@@ -41,8 +43,9 @@ struct hvd_job {
     kvs_net_job_t *net;
     kvs_net_node_t *node;
     int rank, n_workers;
-    ar_group_t *group;
-    hvd_quick_t *quick;
+    ar_group_t *group;  /* the workers of this host; NULL: nothing goes through shared memory */
+    hvd_quick_t *quick; /* NULL: they are not all */
+    hvd_mpi_t *mpi;     /* NULL: the engine is shm */
     pthread_t thread;
     bool has_thread;
 
@@ -419,13 +422,16 @@ void hvd_job_say_closed(hvd_job_t *job, uint32_t store)
 kvs_status_t hvd_job_reduce(hvd_job_t *job, const ar_party_t *party, int reduce,
                             const ar_data_t *data)
 {
-    return ar_group_reduce(job->group, party, reduce, data);
+    /* with the engine shm, members of the group are the ranks */
+    return job->mpi != NULL ? hvd_mpi_reduce(job->mpi, party, reduce, data)
+                            : ar_group_reduce(job->group, party, reduce, data);
 }
 
 kvs_status_t hvd_job_broadcast(hvd_job_t *job, const ar_party_t *party, int root,
                                const ar_data_t *data)
 {
-    return ar_group_broadcast(job->group, party, root, data);
+    return job->mpi != NULL ? hvd_mpi_broadcast(job->mpi, party, root, data)
+                            : ar_group_broadcast(job->group, party, root, data);
 }
 
 /* An exchange of arrays that all have the same shape: the pieces of all items make one row. */
@@ -652,6 +658,10 @@ static void leave(void)
     }
     the_job = NULL;
     stop_thread(job);
+    if (!is_over) { /* else not all of them are there to take part in it */
+        hvd_mpi_close(job->mpi);
+        hvd_openmpi_finalize();
+    }
     ar_group_close(job->group);
     /* Nobody is left to be told of a failure, here as below. */
     (void)kvs_net_node_close(job->node, is_over ? 0 : GOODBYE_MS);
@@ -706,23 +716,84 @@ static kvs_status_t open_node(hvd_job_t *job)
     return status == KVS_OK ? kvs_net_node_wait_ready(job->node, -1) : status;
 }
 
-static kvs_status_t open_engine(hvd_job_t *job)
+static bool has_failed(void *arg)
 {
-    kvs_status_t status = ar_group_open(job->node, "horovod", hvd_quick_bytes(job->n_workers),
-                                        job->settings.rendezvous_ms, &job->group);
+    hvd_job_t *job = arg;
 
-    if (status == KVS_OK && ar_group_count(job->group) < job->n_workers) {
-        status = kvs_fail(KVS_ERR_UNAVAILABLE,
-                          "the job's %d workers are on several hosts, %d of them here: this "
-                          "needs the engine mpi",
-                          job->n_workers, ar_group_count(job->group));
+    return atomic_load_explicit(&job->has_failed, memory_order_relaxed);
+}
+
+static bool all_here(const hvd_job_t *job)
+{
+    for (int rank = 0; rank < job->n_workers; rank++) {
+        const kvs_net_peer_t *peer = kvs_net_node_peer(job->node, KVS_NET_WORKER, rank);
+
+        if (!peer->is_self && !kvs_net_node_shares_memory(job->node, peer)) {
+            return false;
+        }
     }
-    if (status == KVS_OK) {
-        status = hvd_quick_open(job->node, job->group, &job->quick);
+    return true;
+}
+
+static kvs_status_t open_group(hvd_job_t *job, size_t n_extra)
+{
+    return ar_group_open(job->node, "horovod", n_extra, job->settings.rendezvous_ms, &job->group);
+}
+
+static kvs_status_t open_shm(hvd_job_t *job)
+{
+    kvs_status_t status;
+
+    if (!all_here(job)) {
+        return kvs_fail(KVS_ERR_UNAVAILABLE,
+                        "engine shm: the job's workers don't share the memory of one host; use "
+                        "the engine mpi, under mpirun");
     }
+    status = open_group(job, hvd_quick_bytes(job->n_workers));
+    return status == KVS_OK ? hvd_quick_open(job->node, job->group, &job->quick) : status;
+}
+
+/* Asked for on one host, it carries everything: else it would have nothing to do. */
+static kvs_status_t open_mpi(hvd_job_t *job, const hvd_job_options_t *options)
+{
+    const kvs_net_peer_t *self = kvs_net_node_self(job->node);
+    kvs_status_t status = KVS_OK;
+
+    if (!all_here(job) && kvs_net_node_shares_memory(job->node, self)) {
+        status = open_group(job, 0);
+    }
+    return status == KVS_OK ? hvd_mpi_open(job->node, job->group, options->mpi_library, has_failed,
+                                           job, &job->mpi)
+                            : status;
+}
+
+/* Who has said which engine to use wants to see it. */
+static void tell_engine(const hvd_job_t *job, bool is_told)
+{
+    int level = is_told ? KVS_LOG_WARN : KVS_LOG_INFO;
+
+    if (job->mpi != NULL) {
+        kvs_log(level, "horovod", "engine mpi: worker %d of %d, %d hosts, %s", job->rank,
+                job->n_workers, hvd_mpi_n_hosts(job->mpi), hvd_mpi_version(job->mpi));
+    } else {
+        kvs_log(level, "horovod", "engine shm: worker %d of %d, on one host", job->rank,
+                job->n_workers);
+    }
+}
+
+static kvs_status_t open_engine(hvd_job_t *job, const hvd_job_options_t *options)
+{
+    bool is_auto = strcmp(options->engine, "auto") == 0;
+    bool is_mpi = strcmp(options->engine, "mpi") == 0;
+    kvs_status_t status;
+
+    if (!is_auto && !is_mpi && strcmp(options->engine, "shm") != 0) {
+        return kvs_fail(KVS_ERR_ARGUMENT, "engine: \"%s\" is none; accepted are auto, shm, mpi",
+                        options->engine);
+    }
+    status = is_mpi || (is_auto && !all_here(job)) ? open_mpi(job, options) : open_shm(job);
     if (status == KVS_OK) {
-        kvs_log(KVS_LOG_INFO, "horovod", "engine shm: %d workers on this host, rank %d",
-                job->n_workers, job->rank);
+        tell_engine(job, !is_auto);
     }
     return status;
 }
@@ -740,7 +811,7 @@ static kvs_status_t open_job(hvd_job_t *job, const hvd_job_options_t *options)
         status = open_table(job, options);
     }
     if (status == KVS_OK) {
-        status = open_engine(job);
+        status = open_engine(job, options);
     }
     return status == KVS_OK ? start_thread(job) : status;
 }
@@ -750,6 +821,7 @@ static void undo(hvd_job_t *job, kvs_status_t status)
 {
     char *text = strdup(kvs_plugin_host->last_error());
 
+    hvd_mpi_close(job->mpi);
     ar_group_close(job->group);
     (void)kvs_net_node_close(job->node, 0);
     (void)kvs_net_job_close(job->net, 0);

@@ -34,7 +34,8 @@ struct hvd_pending {
 
 typedef struct hvd_job_options {
     uint64_t fusion_bytes;
-    const char *engine; /* "auto", "shm" or "mpi" */
+    const char *engine;      /* "auto", "shm" or "mpi" */
+    const char *mpi_library; /* libmpi.so.40 */
 } hvd_job_options_t;
 
 /* Join the job of `settings`, or use the one that is there. Waits until everyone is there. ERR_STATE:

@@ -37,10 +37,9 @@ static kvs_status_t exchange(const crew_t *crew, int is_broadcast, kvs_key_t key
     kvs_call_t call = KVS_CALL_INIT;
 
     call.ret_event = ret_event;
-    return is_broadcast
-               ? kvs_store_broadcast(crew->store, &key, 1, &values, &outs, &call)
-               : kvs_store_pushpull(crew->store, &key, 1, &values, out == NULL ? NULL : &outs,
-                                    &call);
+    return is_broadcast ? kvs_store_broadcast(crew->store, &key, 1, &values, &outs, &call)
+                        : kvs_store_pushpull(crew->store, &key, 1, &values,
+                                             out == NULL ? NULL : &outs, &call);
 }
 
 kvs_status_t crew_sum(const crew_t *crew, kvs_key_t key, int dtype, int64_t n, void *value,

@@ -16,7 +16,7 @@ crew_t crew_open(const kvs_option_t *options, size_t n);
 #define CREW_OPEN(...)                                                                             \
     crew_open((const kvs_option_t[]){__VA_ARGS__},                                                 \
               sizeof((const kvs_option_t[]){__VA_ARGS__}) / sizeof(kvs_option_t))
-void crew_close(crew_t *crew);       /* wants success */
+void crew_close(crew_t *crew);      /* wants success */
 void crew_meet(const crew_t *crew); /* a barrier */
 
 /* One array of one dimension: in place without an out. With `ret_event` they return at once. */

@@ -16,8 +16,8 @@ static void a_dtype_that_differs_is_told_to_all(void)
     crew_t crew = crew_open(NULL, 0);
     double value[2] = {1, 1};
 
-    KT_FAIL(crew_sum(&crew, kvs_key_str("w"),
-                     is_odd(&crew) ? KVS_DTYPE_float64 : KVS_DTYPE_float32, 2, value, NULL, NULL),
+    KT_FAIL(crew_sum(&crew, kvs_key_str("w"), is_odd(&crew) ? KVS_DTYPE_float64 : KVS_DTYPE_float32,
+                     2, value, NULL, NULL),
             KVS_ERR_DTYPE, "pushpull: key 'w': worker ");
     KT_HAS(kvs_last_error(), "float32 (2,)");
     KT_HAS(kvs_last_error(), "float64 (2,)");

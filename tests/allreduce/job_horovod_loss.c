@@ -70,8 +70,8 @@ static void a_worker_killed_in_the_exchange_is_named(void)
     float value = 1;
 
     for (int i = 0; i < N_KEYS; i++) {
-        KT_OK(crew_sum(&crew, kvs_key_int(i), KVS_DTYPE_float32, N / N_KEYS, values + i * (N / N_KEYS),
-                       NULL, &events[i]));
+        KT_OK(crew_sum(&crew, kvs_key_int(i), KVS_DTYPE_float32, N / N_KEYS,
+                       values + i * (N / N_KEYS), NULL, &events[i]));
     }
     if (is_victim(&crew)) {
         (void)kvs_event_wait(events[0], LOST_MS);

@@ -223,8 +223,8 @@ static void a_key_submitted_twice_is_exchanged_twice_in_order(void)
     kvs_event_t *events[4];
 
     for (int i = 0; i < 4; i++) {
-        KT_OK(crew_sum(&crew, kvs_key_str("w"), KVS_DTYPE_float32, 1, &values[i], NULL,
-                       &events[i]));
+        KT_OK(
+            crew_sum(&crew, kvs_key_str("w"), KVS_DTYPE_float32, 1, &values[i], NULL, &events[i]));
     }
     for (int i = 3; i >= 0; i--) {
         KT_OK(crew_finish(events[i]));

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs of horovod that launchers start, and engines that can't be had."""
+import os
+import subprocess
+import sys
+import unittest
+
+KVSTORE = os.environ["KVSTORE"]
+WORKS = [os.environ["JOB_HOROVOD_SUMS"], "what_it_is_and_what_it_leaves_to_the_worker"]
+ONE_CASE = [KVSTORE, "conformance", "horovod", "--only", "pushpull.sum"]
+
+
+def environment(**more):
+    env = {k: v for k, v in os.environ.items()
+           if not k.startswith(("OMPI", "PMIX", "HOROVOD", "SLURM", "DMLC"))}
+    env.update(more)
+    return env
+
+
+def run(*command, **env):
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False, env=environment(**env))
+    return done.returncode, done.stdout + done.stderr
+
+
+def run_all(command, variables):
+    """A process for each dictionary of variables; their exit statuses and output."""
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                env=environment(**more)) for more in variables]
+    return [(process.wait(timeout=50), process.communicate()[0]) for process in running]
+
+
+class Launchers(unittest.TestCase):
+    """Variables of launchers say who a worker is."""
+
+    def want_two(self, variables):
+        for status, output in run_all(WORKS, variables):
+            self.assertEqual(status, 0, output)
+
+    def test_horovods_variables(self):
+        self.want_two([{"HOROVOD_RANK": str(i), "HOROVOD_SIZE": "2", "HOROVOD_LOCAL_RANK": str(i),
+                        "HOROVOD_LOCAL_SIZE": "2", "KVSTORE_JOB_ID": f"hvd-{os.getpid()}"} for i in range(2)])
+
+    def test_torchruns_variables(self):
+        self.want_two([{"RANK": str(i), "WORLD_SIZE": "2", "LOCAL_RANK": str(i), "LOCAL_WORLD_SIZE": "2",
+                        "TORCHELASTIC_RUN_ID": f"torch-{os.getpid()}"} for i in range(2)])
+
+    def test_variables_that_contradict_each_other_are_both_named(self):
+        status, output = run(*ONE_CASE, HOROVOD_SIZE="2", HOROVOD_RANK="0", HOROVOD_LOCAL_RANK="0",
+                             HOROVOD_LOCAL_SIZE="2", OMPI_COMM_WORLD_SIZE="3", OMPI_COMM_WORLD_RANK="0")
+        self.assertNotEqual(status, 0)
+        self.assertIn("HOROVOD_SIZE is '2', but OMPI_COMM_WORLD_SIZE is '3'", output)
+
+    def test_kvstore_run_starts_no_servers(self):
+        status, output = run(KVSTORE, "run", "-w", "2", "--backend", "horovod", "--", "sh", "-c",
+                             "echo servers $KVSTORE_NUM_SERVERS")
+        self.assertEqual((status, output.count("servers 0")), (0, 2), output)
+        status, output = run(KVSTORE, "run", "-s", "1", "--backend", "horovod", "--", "true")
+        self.assertEqual(status, 2, output)
+        self.assertIn("a job of 'horovod' has no servers", output)
+
+    def test_a_server_of_it_is_refused(self):
+        status, output = run(KVSTORE, "server", "--backend", "horovod", KVSTORE_NUM_WORKERS="1", KVSTORE_NUM_SERVERS="1",
+                             KVSTORE_SCHEDULER="127.0.0.1:1")
+        self.assertEqual(status, 1, output)
+        self.assertIn("horovod has no servers", output)
+
+
+class Engines(unittest.TestCase):
+    """An engine that is asked for and can't be had says why, on every worker."""
+
+    def want_refusal(self, text, **env):
+        status, output = run(KVSTORE, "run", "-w", "2", "--backend", "horovod", "--grace", "1", "--", *ONE_CASE,
+                             **env)
+        self.assertNotEqual(status, 0, output)
+        self.assertIn(text, output)
+
+    def test_no_open_mpi(self):
+        self.want_refusal("engine mpi: no Open MPI (/nonexistent/libmpi.so", KVSTORE_ENGINE="mpi",
+                          KVSTORE_MPI_LIBRARY="/nonexistent/libmpi.so")
+        self.want_refusal("install openmpi-bin (Debian)", KVSTORE_ENGINE="mpi",
+                          KVSTORE_MPI_LIBRARY="/nonexistent/libmpi.so")
+
+    def test_another_family(self):
+        self.want_refusal("is 'MPICH Version:", KVSTORE_ENGINE="mpi", KVSTORE_MPI_LIBRARY=os.environ["OTHER_MPI"])
+
+    def test_no_such_engine(self):
+        self.want_refusal('engine: "gloo" is none; accepted are auto, shm, mpi', KVSTORE_ENGINE="gloo")
+
+    def test_no_shared_memory(self):
+        self.want_refusal("use the engine mpi, under mpirun", KVSTORE_ENGINE="shm", KVSTORE_SHM="0")
+
+
+class Mpirun(unittest.TestCase):
+    """Under mpirun, with either engine."""
+
+    def mpirun(self, n, *command, **env):
+        return run(os.environ["MPIRUN"], "--allow-run-as-root", "--oversubscribe", "-n", str(n), *command, **env)
+
+    def setUp(self):
+        if not os.environ.get("MPIRUN"):
+            self.skipTest("no mpirun (Debian: openmpi-bin)")
+
+    def test_the_contract_by_mpi(self):
+        status, output = self.mpirun(2, KVSTORE, "conformance", "horovod", KVSTORE_ENGINE="mpi")
+        self.assertEqual(status, 0, output)
+        self.assertIn("engine mpi: worker ", output)
+        self.assertIn(" 0 failed", output)
+
+    def test_sums_by_mpi(self):
+        for scenario in ("sums_of_every_dtype_and_size", "sums_have_the_bits_of_local",
+                         "keys_may_be_submitted_in_any_order", "small_and_big_keys_of_a_list"):
+            status, output = self.mpirun(3, WORKS[0], scenario, KVSTORE_ENGINE="mpi")
+            self.assertEqual(status, 0, output)
+
+    def test_shared_memory_under_mpirun(self):
+        status, output = self.mpirun(2, *WORKS, KVSTORE_LOG="info")
+        self.assertEqual(status, 0, output)
+        self.assertIn("engine shm: worker 1 of 2", output)
+
+    def test_one_that_was_not_started_by_mpirun(self):
+        status, output = run(KVSTORE, "run", "-w", "2", "--backend", "horovod", "--grace", "1", "--", *ONE_CASE,
+                             KVSTORE_ENGINE="mpi")
+        self.assertNotEqual(status, 0, output)
+        self.assertIn("this process was not started by mpirun", output)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + sys.argv[1:])
