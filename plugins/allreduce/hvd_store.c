@@ -83,6 +83,7 @@ kvs_status_t hvd_store_close(hvd_store_t *store, int64_t timeout_ms)
     hvd_job_say_closed(store->job, store->number);
     status = kvs_net_store_close(store->net, timeout_ms == 0 ? -1 : timeout_ms);
     hvd_job_unuse(store->job);
+    hvd_keys_release(&store->keys);
     pthread_mutex_destroy(&store->lock);
     return status;
 }
@@ -94,20 +95,15 @@ static const char *verb_name(const kvs_op_t *op)
     return op->verb == KVS_VERB_PUSHPULL ? "pushpull" : "broadcast";
 }
 
-static uint64_t mix(uint64_t hash, uint64_t value)
+/* NULL: no memory. */
+static hvd_key_t *key_of(hvd_store_t *store, const kvs_group_t *group)
 {
-    hash = (hash ^ value) * UINT64_C(0x9E3779B97F4A7C15);
-    return hash ^ hash >> 29;
-}
+    hvd_entry_t *entry = group->key->state;
 
-static uint64_t digest_of_key(const kvs_key_entry_t *entry)
-{
-    uint64_t hash = mix(1, entry->name != NULL);
-
-    for (const char *c = entry->name; c != NULL && *c != '\0'; c++) {
-        hash = mix(hash, (unsigned char)*c);
+    if (entry->key == NULL) {
+        entry->key = hvd_keys_get(&store->keys, group->key);
     }
-    return mix(hash, entry->name == NULL ? (uint64_t)entry->number : 0) | 1;
+    return entry->key;
 }
 
 /* How many exchanges of the key have been asked for, as all workers count them. */
@@ -199,7 +195,7 @@ static hvd_item_t *leave_key(hvd_item_t *item, kvs_status_t status, const char *
 {
     hvd_op_t *op = item->op;
     hvd_store_t *store = op->store;
-    hvd_key_t *key = item->group->key->state;
+    hvd_key_t *key = item->key;
     hvd_item_t *next;
 
     pthread_mutex_lock(&store->lock);
@@ -265,6 +261,10 @@ static kvs_status_t prepare(hvd_op_t *op, const kvs_group_t *group)
 
     item->op = op;
     item->group = group;
+    item->key = key_of(op->store, group);
+    if (item->key == NULL) {
+        return kvs_fail(KVS_ERR_NO_MEMORY, "%s: no memory for a key", verb_name(op->pub));
+    }
     item->pending =
         (hvd_pending_t){.what = op->pub->verb == KVS_VERB_PUSHPULL ? HVD_REDUCE : HVD_BROADCAST,
                         .dtype = kvs_dtype_index(value->dtype),
@@ -307,7 +307,7 @@ static kvs_status_t prepare_all(hvd_op_t *op)
 /* Put the item behind others of its key. Gives whether there are none, and then its count. */
 static bool join_key_locked(hvd_store_t *store, hvd_item_t *item, uint64_t *ret_count)
 {
-    hvd_key_t *key = item->group->key->state;
+    hvd_key_t *key = item->key;
 
     if (key->first != NULL) {
         key->last->next = item;
@@ -389,7 +389,7 @@ static bool run_quick(hvd_store_t *store, kvs_op_t *op)
 {
     const kvs_group_t *group = &op->groups[0];
     const kvs_tensor_t *value = &group->values[0];
-    hvd_key_t *key = group->key->state;
+    hvd_key_t *key = key_of(store, group);
     int dtype = kvs_dtype_index(value->dtype);
     ar_piece_t piece = {.n_elems = kvs_tensor_n_elems(value),
                         .values = group->values,
@@ -400,17 +400,14 @@ static bool run_quick(hvd_store_t *store, kvs_op_t *op)
     hvd_quick_call_t call = {.root = op->verb == KVS_VERB_BROADCAST ? 0 : HVD_QUICK_ALL,
                              .data = &data};
 
-    if (!is_quick(store, op, (uint64_t)piece.n_elems * kvs_dtype_bytes(dtype))) {
+    if (key == NULL || !is_quick(store, op, (uint64_t)piece.n_elems * kvs_dtype_bytes(dtype))) {
         return false;
     }
-    if (key->digest == 0) {
-        key->digest = digest_of_key(group->key);
-    }
-    call.digest = mix(mix(key->digest, store->number), count_of(store, key));
-    call.digest = mix(call.digest, op->verb << 24 | (uint32_t)call.reduce << 16 |
-                                       (uint32_t)dtype << 8 | (uint32_t)value->ndim);
+    call.digest = hvd_mix(hvd_mix(key->digest, store->number), count_of(store, key));
+    call.digest = hvd_mix(call.digest, op->verb << 24 | (uint32_t)call.reduce << 16 |
+                                           (uint32_t)dtype << 8 | (uint32_t)value->ndim);
     for (int32_t i = 0; i < value->ndim; i++) {
-        call.digest = mix(call.digest, (uint64_t)value->shape[i]);
+        call.digest = hvd_mix(call.digest, (uint64_t)value->shape[i]);
     }
     if (!hvd_quick_try(hvd_job_quick(store->job), &call)) {
         return false;

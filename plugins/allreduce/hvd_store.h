@@ -5,11 +5,11 @@
 #define HVD_STORE_H
 
 #include "hvd_job.h"
+#include "hvd_keys.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
-typedef struct hvd_item hvd_item_t;
 typedef struct hvd_op hvd_op_t;
 
 typedef struct hvd_store {
@@ -21,21 +21,21 @@ typedef struct hvd_store {
     int64_t timeout_ms, warning_ms;
     atomic_size_t n_pending; /* operations; relaxed: only of this process's own calls */
     uint32_t epoch;          /* how often all have joined: counts of keys begin anew */
-    pthread_mutex_t lock;    /* guards the keys' queues */
+    hvd_keys_t keys;         /* of the thread that issues operations */
+    pthread_mutex_t lock;    /* guards the keys' queues and counts */
 } hvd_store_t;
 
-typedef struct hvd_key {
-    hvd_item_t *first, *last; /* the first is being exchanged; guarded by the store's lock */
-    uint64_t digest;          /* 0: not worked out yet */
-    uint64_t n_exchanges;     /* asked for in this epoch */
-    uint32_t epoch;
-} hvd_key_t;
+/* What the core keeps for each of its entries. */
+typedef struct hvd_entry {
+    hvd_key_t *key; /* NULL: not looked for yet */
+} hvd_entry_t;
 
 /* One key of an operation: the state of its group. */
 struct hvd_item {
     hvd_pending_t pending; /* first */
     hvd_op_t *op;
     const kvs_group_t *group;
+    hvd_key_t *key;
     hvd_item_t *next;  /* on its key */
     kvs_tensor_t held; /* values that were summed when the operation was issued; data NULL: none */
 };
