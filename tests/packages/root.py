@@ -31,7 +31,7 @@ Version: 12
 Architecture: all
 Maintainer: nobody <nobody@kvstore.invalid>
 Provides: libc6 (= 2.36), libcjson1 (= 1.7.15), libltdl7 (= 2.4.7), libzmq5 (= 4.3.4),
- clojure (= 1.11.1), libjna-java (= 5.13.0)
+ clojure (= 1.11.1), libjna-java (= 5.13.0), python3 (= 3.11)
 Description: stand-in
 """
 

@@ -51,7 +51,7 @@ class Components(unittest.TestCase):
         names = [field(path, "Package") for path in DEBS]
         backends = [name.removeprefix("kvstore-backend-") for name in names
                     if name.startswith("kvstore-backend-")]
-        self.install(f"{self.dir}/parts", "runtime", "dev", "tools", "doc", "clojure", *backends)
+        self.install(f"{self.dir}/parts", "runtime", "dev", "tools", "doc", "clojure", "python", *backends)
         self.assertEqual(files(f"{self.dir}/parts"), files(f"{self.dir}/whole"))
 
     def test_a_component_that_is_none_brings_nothing(self):

@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import sys
 import unittest
 
 from root import ARCH, DEBS, Case, deb, field, succeed
@@ -52,9 +53,20 @@ class Debs(Case):
             if name in ("libkvstore-dev", "kvstore-tools"):
                 self.assertRegex(depends, r"libkvstore0 \(= ")
         self.assertRegex(field(deb("kvstore-backend-dist"), "Depends"), r"libzmq5\b")
+        self.assertRegex(field(deb("python3-kvstore"), "Depends"), r"libkvstore0 .*, python3 \(>= 3.9\)")
         self.assertRegex(field(deb("libkvstore-clojure"), "Depends"), r"libkvstore0 .*, clojure, libjna-java")
         self.assertIn("/kvstore/clojure/org/apache/clojure_mxnet/kvstore.clj",
                       succeed("dpkg-deb", "-c", deb("libkvstore-clojure")))
+
+    def test_the_python_package_works_as_installed(self):
+        self.install(*DEBS)
+        program = ("import array, kvstore; kv = kvstore.create(); kv.init(1, array.array('f', [1])); "
+                   "kv.push(1, array.array('f', [5])); out = array.array('f', [0]); kv.pull(1, out=out); "
+                   "print(out[0], kvstore.__file__)")
+        said = succeed(sys.executable, "-B", "-c", program,
+                       env=dict(self.environment(), PYTHONPATH=f"{self.root}/usr/lib/python3/dist-packages",
+                                KVSTORE_LIBRARY=f"{self.root}/usr/lib/{ARCH}/libkvstore.so.0"))
+        self.assertEqual(said, f"5.0 {self.root}/usr/lib/python3/dist-packages/kvstore/__init__.py\n")
 
     def test_removing_a_package_removes_its_plugin_and_nothing_else(self):
         self.install(*DEBS)

@@ -14,6 +14,22 @@ except ImportError:
 import kvstore
 
 
+# What programs of their own begin with: interrupt_when(ready) is Ctrl-C as soon as the main thread waits.
+PRELUDE = """
+import os, signal, sys, threading, time
+import numpy as np
+import kvstore
+
+def interrupt_when(ready):
+    def run():
+        while not ready():
+            time.sleep(0.005)
+        time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+    threading.Thread(target=run, daemon=True).start()
+"""
+
+
 def array(*numbers, dtype="f4"):
     return np.array(numbers, dtype)
 

@@ -683,7 +683,8 @@ def _ids_of_outs(row_ids: Any, outs: List[Any], counts: Optional[List[int]]) -> 
 
 
 def _unique(ids: Any) -> Any:
-    return np.unique(row_ids_of(ids))
+    array = row_ids_of(ids)
+    return np.unique(array)
 
 
 def _spread(sizes: List[int], ids_counts: List[int], counts: List[int]) -> List[int]:
