@@ -59,7 +59,7 @@ class Debs(Case):
                       succeed("dpkg-deb", "-c", deb("libkvstore-clojure")))
 
     def test_the_python_package_works_as_installed(self):
-        self.install(*DEBS)
+        self.install(deb("libkvstore0"), deb("python3-kvstore"))
         program = ("import array, kvstore; kv = kvstore.create(); kv.init(1, array.array('f', [1])); "
                    "kv.push(1, array.array('f', [5])); out = array.array('f', [0]); kv.pull(1, out=out); "
                    "print(out[0], kvstore.__file__)")
