@@ -18,6 +18,9 @@ typedef enum net_note_kind {
     NET_NOTE_ASK = 1, /* for the segment of that name */
     NET_NOTE_GIVE,    /* here it is: with a descriptor */
     NET_NOTE_NONE,    /* there is none (yet) */
+    NET_NOTE_RING,    /* a ring for a lane: with a descriptor */
+    NET_NOTE_REFUSE,  /* it can't be used: why, in `name` */
+    NET_NOTE_BELL     /* look at your rings */
 } net_note_kind_t;
 
 typedef struct net_note {
@@ -26,7 +29,9 @@ typedef struct net_note {
     uint64_t token; /* of the run of the job */
     uint64_t from;  /* incarnations */
     uint64_t to;
-    uint64_t n_bytes; /* of the segment */
+    uint64_t n_bytes; /* of the segment or ring */
+    uint32_t lane;    /* of a ring */
+    uint32_t zero;
     char name[NET_NOTE_PAYLOAD];
 } net_note_t;
 

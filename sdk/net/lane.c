@@ -111,6 +111,20 @@ static void post_hello_locked(net_lane_t *lane, uint32_t flags)
     post_locked(lane, &wire);
 }
 
+/* Messages can go by memory, once it is there. */
+static void want_ring_locked(net_lane_t *lane)
+{
+    const net_peer_t *peer = lane->peer;
+    kvs_net_node_t *node = peer->node;
+
+    if (kvs_net_node_shares_memory(node, &peer->pub) && !peer->pub.is_self &&
+        (!peer->pub.same_process || node->job->settings.shm == KVS_NET_SHM_ALWAYS)) {
+        lane->wants_ring = true;
+        node->wants_rings = true;
+        net_node_ring(node);
+    }
+}
+
 static kvs_status_t open_locked(net_lane_t *lane)
 {
     const net_peer_t *peer = lane->peer;
@@ -128,6 +142,7 @@ static kvs_status_t open_locked(net_lane_t *lane)
     if (status == KVS_OK) {
         lane->progress = net_now();
         post_hello_locked(lane, 0);
+        want_ring_locked(lane);
     }
     return status;
 }
@@ -162,11 +177,21 @@ static void transmit_locked(net_lane_t *lane, net_record_t *record)
     }
 }
 
-/* ---- Sending --------------------------------------------------------------------------------- */
+/* ---- By socket ------------------------------------------------------------------------------- */
+
+/* From now on its end is waited for. */
+static void own_record(net_lane_t *lane, net_record_t *record, const kvs_net_send_t *send)
+{
+    kvs_net_node_t *node = lane->peer->node;
+
+    record->owner = node;
+    record->done = send->done;
+    record->arg = send->arg;
+    atomic_fetch_add_explicit(&node->n_records, 1, memory_order_relaxed);
+}
 
 static net_record_t *new_record(net_lane_t *lane, const kvs_net_send_t *send)
 {
-    kvs_net_node_t *node = lane->peer->node;
     size_t n_inline = send->n_body_bytes <= INLINE_MAX ? send->n_body_bytes : 0;
     size_t n_frame = net_wire_data_size(send->n_header_bytes, n_inline);
     bool copy = n_inline == 0 && send->done == NULL;
@@ -195,17 +220,16 @@ static net_record_t *new_record(net_lane_t *lane, const kvs_net_send_t *send)
     record->n_frame = n_frame;
     record->n_body = n_inline > 0 ? 0 : send->n_body_bytes;
     record->body = copy ? record->frame + n_frame : send->body;
-    record->owner = node;
-    record->done = send->done;
-    record->arg = send->arg;
-    atomic_fetch_add_explicit(&node->n_records, 1, memory_order_relaxed);
+    own_record(lane, record, send);
     return record;
 }
 
 static void discard(kvs_net_node_t *node, net_record_t *record)
 {
-    free(record);
-    atomic_fetch_sub_explicit(&node->n_records, 1, memory_order_release);
+    if (record != NULL) {
+        free(record);
+        atomic_fetch_sub_explicit(&node->n_records, 1, memory_order_release);
+    }
 }
 
 static kvs_status_t check_size(const net_lane_t *lane, const kvs_net_send_t *send)
@@ -232,13 +256,30 @@ static kvs_status_t fail_gone(const net_peer_t *peer)
                     peer->label);
 }
 
-static bool is_full_locked(const net_lane_t *lane, const net_record_t *record)
+static uint64_t window_of(const net_lane_t *lane)
 {
     const kvs_net_settings_t *settings = &lane->peer->node->job->settings;
-    uint64_t window = settings->window_bytes / (uint64_t)settings->n_lanes;
 
-    return lane->out.first != NULL && (lane->out.n_bytes + net_record_bytes(record) > window ||
-                                       lane->out.n_sent - lane->out.n_acked >= MAX_ON_THE_WAY);
+    return settings->window_bytes / (uint64_t)settings->n_lanes;
+}
+
+static uint64_t on_the_way_locked(const net_lane_t *lane)
+{
+    return lane->out.n_bytes + (lane->writer == NULL ? 0 : net_writer_unread(lane->writer));
+}
+
+static bool is_full_locked(const net_lane_t *lane, uint64_t n_bytes, uint64_t n_received)
+{
+    return lane->out.n_sent > n_received && (on_the_way_locked(lane) + n_bytes > window_of(lane) ||
+                                             lane->out.n_sent - n_received >= MAX_ON_THE_WAY);
+}
+
+/* The clock of a lane on which everything was received begins anew. */
+static void note_progress_locked(net_lane_t *lane)
+{
+    if (lane->out.n_sent == lane->out.n_acked) {
+        lane->progress = net_now();
+    }
 }
 
 /* Take the record, or refuse it: with an error, or with AGAIN for lack of room. */
@@ -249,49 +290,147 @@ static kvs_status_t take_locked(net_lane_t *lane, net_record_t *record, bool urg
     if (lane->closed) {
         return fail_gone(lane->peer);
     }
-    if (!urgent && is_full_locked(lane, record)) {
+    if (!urgent && is_full_locked(lane, net_record_bytes(record), lane->out.n_acked)) {
         return KVS_NET_AGAIN;
     }
     status = open_locked(lane);
     if (status != KVS_OK) {
         return kvs_fail_context(status, "%s", lane->peer->label);
     }
-    if (lane->out.first == NULL) {
-        lane->progress = net_now();
-    }
+    note_progress_locked(lane);
     net_outlink_add(&lane->out, record);
     transmit_locked(lane, record);
     return KVS_OK;
 }
 
-static kvs_status_t prepare(net_lane_t *lane, const kvs_net_send_t *send, net_record_t **ret_record)
+static kvs_status_t fail_no_memory(const net_lane_t *lane, const kvs_net_send_t *send)
 {
-    kvs_status_t status = check_size(lane, send);
-    net_record_t *record = status == KVS_OK ? new_record(lane, send) : NULL;
+    return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for a message of %zu bytes to %s",
+                    send->n_body_bytes, lane->peer->label);
+}
 
-    if (status == KVS_OK && record == NULL) {
-        status = kvs_fail(KVS_ERR_NO_MEMORY, "no memory for a message of %zu bytes to %s",
-                          send->n_body_bytes, lane->peer->label);
+/* ---- By memory ------------------------------------------------------------------------------- */
+
+enum { BY_SOCKET = 2 }; /* beside OK and AGAIN: the message can't go through the ring now */
+
+static bool has_ring_locked(net_lane_t *lane)
+{
+    if (lane->writer == NULL || lane->closed) {
+        return false;
     }
-    *ret_record = record;
+    lane->ring_is_open = lane->ring_is_open || net_writer_state(lane->writer) == NET_RING_TAKEN;
+    return lane->ring_is_open;
+}
+
+static kvs_status_t write_locked(net_lane_t *lane, const kvs_net_send_t *send, uint64_t n_received,
+                                 bool *ret_written)
+{
+    net_entry_t entry = {.flags = ((send->flags & KVS_NET_ACK_NOW) != 0 ? NET_ACK_NOW : 0) |
+                                  (send->done != NULL ? NET_ENTRY_WANTS_ACK : 0),
+                         .seq = lane->out.n_sent + 1,
+                         .n_body = send->n_body_bytes,
+                         .n_header = (uint32_t)send->n_header_bytes,
+                         .store = send->store};
+    uint64_t n_bytes = net_entry_bytes(entry.n_header, entry.n_body);
+    net_record_t *record = NULL;
+
+    *ret_written = false;
+    if ((send->flags & KVS_NET_URGENT) == 0 && is_full_locked(lane, n_bytes, n_received)) {
+        return KVS_OK;
+    }
+    if (send->done != NULL) {
+        record = net_record_new(0);
+        if (record == NULL) {
+            return fail_no_memory(lane, send);
+        }
+    }
+    if (!net_writer_put(lane->writer, &entry, send->header, send->body)) {
+        free(record);
+        return KVS_OK;
+    }
+    note_progress_locked(lane);
+    if (record == NULL) {
+        lane->out.n_sent++;
+    } else {
+        record->by_ring = true;
+        own_record(lane, record, send);
+        net_outlink_add(&lane->out, record);
+    }
+    *ret_written = true;
+    return KVS_OK;
+}
+
+/* Where the ring is full of what was read and is held, it may stay so: then the socket. */
+static kvs_status_t put_in_ring_locked(net_lane_t *lane, const kvs_net_send_t *send)
+{
+    uint64_t n_received = lane->out.n_acked;
+    bool written = false;
+    kvs_status_t status = KVS_OK;
+
+    if (!has_ring_locked(lane) ||
+        !net_writer_fits(lane->writer, net_entry_bytes(send->n_header_bytes, send->n_body_bytes))) {
+        return BY_SOCKET;
+    }
+    for (int i = 0; i < 3 && !written && status == KVS_OK; i++) {
+        if (i == 2) {
+            net_writer_wait(lane->writer);
+        }
+        if (i > 0 && net_writer_look(lane->writer, &n_received) != KVS_OK) {
+            return BY_SOCKET; /* the I/O thread says what is wrong */
+        }
+        status = write_locked(lane, send, n_received, &written);
+        if (i == 1 && (send->flags & KVS_NET_URGENT) != 0) {
+            break;
+        }
+    }
+    if (status != KVS_OK || written) {
+        return status;
+    }
+    return (send->flags & KVS_NET_URGENT) != 0 || net_writer_unread(lane->writer) == 0
+               ? BY_SOCKET
+               : KVS_NET_AGAIN;
+}
+
+static void count(kvs_net_count_t *count, const kvs_net_send_t *send)
+{
+    count->n_messages++;
+    count->n_bytes += send->n_header_bytes + send->n_body_bytes;
+}
+
+/* By memory, or with a record, which is made when it is needed, by socket. */
+static kvs_status_t give_locked(net_lane_t *lane, const kvs_net_send_t *send, net_record_t **record)
+{
+    kvs_status_t status = lane->closed ? fail_gone(lane->peer) : put_in_ring_locked(lane, send);
+
+    if (status == BY_SOCKET) {
+        *record = *record == NULL ? new_record(lane, send) : *record;
+        status = *record == NULL ? fail_no_memory(lane, send)
+                                 : take_locked(lane, *record, (send->flags & KVS_NET_URGENT) != 0);
+        if (status == KVS_OK) {
+            *record = NULL; /* the link's */
+            count(&lane->by_socket, send);
+        }
+    } else if (status == KVS_OK) {
+        count(&lane->by_ring, send);
+    }
     return status;
 }
 
+/* ---- Sending --------------------------------------------------------------------------------- */
+
 kvs_status_t net_lane_send(net_lane_t *lane, const kvs_net_send_t *send)
 {
-    net_record_t *record;
-    kvs_status_t status = prepare(lane, send, &record);
+    net_record_t *record = NULL;
+    kvs_status_t status = check_size(lane, send);
 
     if (status != KVS_OK) {
         return status;
     }
     pthread_mutex_lock(&lane->lock);
-    status = take_locked(lane, record, (send->flags & KVS_NET_URGENT) != 0);
+    status = give_locked(lane, send, &record);
     lane->wants_room |= status == KVS_NET_AGAIN;
     pthread_mutex_unlock(&lane->lock);
-    if (status != KVS_OK) {
-        discard(lane->peer->node, record);
-    }
+    discard(lane->peer->node, record);
     return status;
 }
 
@@ -311,24 +450,22 @@ static kvs_status_t fail_no_room(const net_lane_t *lane, int64_t timeout_ms)
 kvs_status_t net_lane_send_wait(net_lane_t *lane, const kvs_net_send_t *send, int64_t timeout_ms)
 {
     int64_t deadline = net_deadline(timeout_ms);
-    net_record_t *record;
-    kvs_status_t status = prepare(lane, send, &record);
+    net_record_t *record = NULL;
+    kvs_status_t status = check_size(lane, send);
 
     if (status != KVS_OK) {
         return status;
     }
     pthread_mutex_lock(&lane->lock);
     lane->n_waiters++;
-    status = take_locked(lane, record, (send->flags & KVS_NET_URGENT) != 0);
+    status = give_locked(lane, send, &record);
     while (status == KVS_NET_AGAIN && !lane->peer->node->cancelled && net_now() < deadline) {
         net_cond_wait(&lane->room, &lane->lock, deadline);
-        status = take_locked(lane, record, false);
+        status = give_locked(lane, send, &record);
     }
     lane->n_waiters--;
     pthread_mutex_unlock(&lane->lock);
-    if (status != KVS_OK) {
-        discard(lane->peer->node, record);
-    }
+    discard(lane->peer->node, record);
     return status == KVS_NET_AGAIN ? fail_no_room(lane, timeout_ms) : status;
 }
 
@@ -340,49 +477,98 @@ static size_t resend_locked(net_lane_t *lane)
 
     for (net_record_t *record = lane->out.first; record != NULL && lane->socket != NULL;
          record = record->next) {
-        transmit_locked(lane, record);
-        n++;
+        if (!record->by_ring) {
+            transmit_locked(lane, record);
+            n++;
+        }
     }
     return n;
 }
 
 static bool has_room_locked(const net_lane_t *lane)
 {
-    const kvs_net_settings_t *settings = &lane->peer->node->job->settings;
-
-    return lane->out.n_bytes <= settings->window_bytes / (uint64_t)settings->n_lanes / 2 &&
-           lane->out.n_sent - lane->out.n_acked <= MAX_ON_THE_WAY / 2;
+    return on_the_way_locked(lane) <= window_of(lane) / 2 &&
+           lane->out.n_sent - lane->out.n_acked <= MAX_ON_THE_WAY / 2 &&
+           (lane->writer == NULL || !lane->ring_is_open || net_writer_unread(lane->writer) == 0 ||
+            net_writer_free_bytes(lane->writer) >= lane->writer->capacity / 2);
 }
 
-bool net_lane_acknowledged(net_lane_t *lane, uint64_t ack, bool resend)
+/* Senders that were refused for lack of room try again; true: EVENT_ROOM is due. */
+static bool tell_room_locked(net_lane_t *lane)
 {
-    bool valid, tell_room = false;
-    net_record_t *records;
-    size_t n_resent = 0;
+    bool tell_room = lane->wants_room;
 
-    pthread_mutex_lock(&lane->lock);
-    records = net_outlink_acknowledge(&lane->out, ack, &valid);
-    if (valid && resend) {
-        n_resent = resend_locked(lane);
-    }
-    if (records != NULL && has_room_locked(lane)) {
-        tell_room = lane->wants_room;
-        lane->wants_room = false;
-        if (lane->n_waiters > 0) {
-            pthread_cond_broadcast(&lane->room);
+    if (!has_room_locked(lane)) {
+        if (lane->writer != NULL && (tell_room || lane->n_waiters > 0)) {
+            net_writer_wait(
+                lane->writer); /* whoever looks for news before sleeping sees the rest */
         }
+        return false;
     }
-    pthread_mutex_unlock(&lane->lock);
-    if (n_resent > 0) {
-        kvs_log(KVS_LOG_DEBUG, "net", "%s had lost a connection: %zu messages sent again",
-                lane->peer->label, n_resent);
+    lane->wants_room = false;
+    if (lane->n_waiters > 0) {
+        pthread_cond_broadcast(&lane->room);
     }
+    return tell_room;
+}
+
+/* After the lock has been given up. */
+static void end_acknowledged(net_lane_t *lane, net_record_t *records, bool tell_room)
+{
     end_records(lane->peer->node, records, KVS_OK, "");
     if (tell_room) {
         net_node_emit(
             lane->peer->node,
             &(kvs_net_event_t){.kind = KVS_NET_EVENT_ROOM, .peer = &lane->peer->pub, .text = ""});
     }
+}
+
+bool net_lane_acknowledged(net_lane_t *lane, uint64_t ack, bool resend)
+{
+    bool valid, tell_room;
+    net_record_t *records;
+    size_t n_resent = 0;
+
+    pthread_mutex_lock(&lane->lock);
+    tell_room = ack > lane->out.n_acked;
+    records = net_outlink_acknowledge(&lane->out, ack, &valid);
+    if (valid && resend) {
+        n_resent = resend_locked(lane);
+    }
+    tell_room = tell_room && valid && tell_room_locked(lane);
+    pthread_mutex_unlock(&lane->lock);
+    if (n_resent > 0) {
+        kvs_log(KVS_LOG_DEBUG, "net", "%s had lost a connection: %zu messages sent again",
+                lane->peer->label, n_resent);
+    }
+    end_acknowledged(lane, records, tell_room);
+    return valid;
+}
+
+bool net_lane_look_at_ring(net_lane_t *lane, bool *ret_busy)
+{
+    uint64_t n_received = 0;
+    net_record_t *records = NULL;
+    bool valid, tell_room = false;
+
+    *ret_busy = pthread_mutex_trylock(&lane->lock) != 0;
+    if (*ret_busy) {
+        return true;
+    }
+    net_writer_note_news(lane->writer);
+    valid = net_writer_look(lane->writer, &n_received) == KVS_OK;
+    if (valid) {
+        records = net_outlink_acknowledge(&lane->out, n_received, &valid);
+        tell_room = valid && tell_room_locked(lane);
+    }
+    if (!valid) {
+        (void)kvs_fail(KVS_ERR_FORMAT,
+                       "a ring on which %llu messages are said to be received, "
+                       "of %llu",
+                       (unsigned long long)n_received, (unsigned long long)lane->out.n_sent);
+    }
+    pthread_mutex_unlock(&lane->lock);
+    end_acknowledged(lane, records, tell_room);
     return valid;
 }
 
@@ -413,8 +599,11 @@ void net_lane_post_close(net_lane_t *lane, const char *text)
 void net_lane_probe(net_lane_t *lane)
 {
     pthread_mutex_lock(&lane->lock);
-    if (lane->socket != NULL && lane->out.first != NULL) {
+    if (lane->socket != NULL && lane->out.n_sent != lane->out.n_acked) {
         post_hello_locked(lane, NET_ACK_NOW);
+    }
+    if (lane->writer != NULL) {
+        net_writer_wait(lane->writer);
     }
     pthread_mutex_unlock(&lane->lock);
 }
@@ -424,7 +613,7 @@ bool net_lane_look(net_lane_t *lane, int64_t now, int64_t late_ns, int64_t dead_
     bool stuck = false;
 
     pthread_mutex_lock(&lane->lock);
-    if (lane->socket != NULL && lane->out.first != NULL) {
+    if (lane->socket != NULL && lane->out.n_sent != lane->out.n_acked) {
         if (lane->out.n_acked != lane->mark) {
             lane->progress = now;
         } else {
@@ -443,9 +632,23 @@ bool net_lane_is_empty(net_lane_t *lane)
     bool empty;
 
     pthread_mutex_lock(&lane->lock);
-    empty = lane->out.first == NULL;
+    empty = lane->out.n_sent == lane->out.n_acked || lane->closed;
     pthread_mutex_unlock(&lane->lock);
     return empty;
+}
+
+static void add_count(kvs_net_count_t *sum, const kvs_net_count_t *count)
+{
+    sum->n_messages += count->n_messages;
+    sum->n_bytes += count->n_bytes;
+}
+
+void net_lane_count(net_lane_t *lane, kvs_net_traffic_t *io_traffic)
+{
+    pthread_mutex_lock(&lane->lock);
+    add_count(&io_traffic->sent[KVS_NET_PATH_SHM], &lane->by_ring);
+    add_count(&io_traffic->sent[net_peer_path(lane->peer)], &lane->by_socket);
+    pthread_mutex_unlock(&lane->lock);
 }
 
 void net_lane_wake(net_lane_t *lane)
@@ -460,6 +663,7 @@ void net_lane_close(net_lane_t *lane, kvs_status_t status, const char *text, int
     net_socket_t *socket;
     net_record_t *records;
 
+    net_lane_close_rings(lane);
     pthread_mutex_lock(&lane->lock);
     lane->closed = true;
     socket = lane->socket;

@@ -21,7 +21,8 @@ typedef struct net_record {
     size_t n_frame;
     const void *body; /* a second frame, of `n_body` bytes, if not 0 */
     size_t n_body;
-    void *owner; /* the node that finishes it */
+    bool by_ring; /* it went through memory, and is never sent again */
+    void *owner;  /* the node that finishes it */
     void (*done)(void *arg, kvs_status_t status, const char *text);
     void *arg;
     kvs_status_t status; /* of done; set before the link's hold is given up */

@@ -31,7 +31,8 @@ kvs_status_t net_node_check_waiter(const kvs_net_node_t *node)
 
 void net_node_ring(kvs_net_node_t *node)
 {
-    if (!atomic_exchange_explicit(&node->is_rung, true, memory_order_acq_rel)) {
+    if (!atomic_exchange_explicit(&node->is_rung, true, memory_order_seq_cst) &&
+        !atomic_load_explicit(&node->is_awake, memory_order_seq_cst)) {
         net_wake_ring(node->wake_fd);
     }
 }
@@ -382,6 +383,32 @@ kvs_status_t kvs_net_send_wait(kvs_net_node_t *node, const kvs_net_peer_t *to,
     status = status == KVS_OK ? net_node_check_waiter(node) : status;
     return status == KVS_OK ? net_lane_send_wait(lane_of(node, to, send), send, timeout_ms)
                             : status;
+}
+
+const char *kvs_net_path_name(int path)
+{
+    static const char *const names[] = {"shm", "tcp", "inproc"};
+
+    return path >= 0 && path < KVS_NET_N_PATHS ? names[path] : "?";
+}
+
+void kvs_net_node_traffic(kvs_net_node_t *node, kvs_net_traffic_t *ret_traffic)
+{
+    kvs_net_traffic_t traffic = KVS_NET_TRAFFIC_INIT;
+
+    for (uint32_t i = 0; net_node_has_joined(node) && i < node->n_peers; i++) {
+        for (int lane = 0; lane < node->job->settings.n_lanes; lane++) {
+            net_lane_count(&node->peers[i].lanes[lane], &traffic);
+        }
+    }
+    for (int path = 0; path < KVS_NET_N_PATHS; path++) {
+        traffic.received[path].n_messages =
+            atomic_load_explicit(&node->n_received[path], memory_order_relaxed);
+        traffic.received[path].n_bytes =
+            atomic_load_explicit(&node->n_received_bytes[path], memory_order_relaxed);
+    }
+    traffic.size = ret_traffic->size;
+    memcpy(ret_traffic, &traffic, traffic.size < sizeof(traffic) ? traffic.size : sizeof(traffic));
 }
 
 /* ---- Cancelling and closing ------------------------------------------------------------------ */

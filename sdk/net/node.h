@@ -14,6 +14,7 @@
 #include "idmap.h"
 #include "job.h"
 #include "liveness.h"
+#include "ring.h"
 #include "text.h"
 
 typedef enum net_phase { NET_OPENING, NET_READY, NET_ENDED } net_phase_t;
@@ -28,11 +29,15 @@ typedef struct net_lane {
     pthread_cond_t room;
     net_socket_t *socket; /* guarded by lock, like all up to `in`; NULL: not used yet, or closed */
     net_outlink_t out;
-    bool closed;      /* the peer is gone, or we close */
-    bool wants_room;  /* somebody was refused: EVENT_ROOM is due */
-    int n_waiters;    /* in kvs_net_send_wait */
-    uint64_t mark;    /* n_acked when the clock last looked, */
-    int64_t progress; /* and when that last changed */
+    bool closed;          /* the peer is gone, or we close */
+    bool wants_room;      /* somebody was refused: EVENT_ROOM is due */
+    int n_waiters;        /* in kvs_net_send_wait */
+    uint64_t mark;        /* n_acked when the clock last looked, */
+    int64_t progress;     /* and when that last changed */
+    net_writer_t *writer; /* set and cleared by the I/O thread; NULL: everything goes by socket */
+    bool ring_is_open;    /* the reader has taken it */
+    bool wants_ring;      /* to be offered by the I/O thread */
+    kvs_net_count_t by_ring, by_socket; /* sent */
 
     net_inlink_t in;     /* the I/O thread's, like all below */
     uint64_t their_link; /* what the peer calls its connection, once it said so; else 0 */
@@ -44,6 +49,10 @@ typedef struct net_lane {
     int64_t ack_due;
     bool is_queued; /* in node->acks */
     struct net_lane *next_ack;
+    net_reader_t *reader; /* NULL: the peer sends by socket only */
+    uint64_t stalled_at;  /* the next of the ring waits for one that comes by socket, after this */
+    bool is_on_rings;     /* in node->rings */
+    struct net_lane *next_ring;
 } net_lane_t;
 
 typedef struct net_peer {
@@ -106,6 +115,7 @@ struct kvs_net_node {
     net_channel_t channel;
     net_idmap_t inbound; /* their_link -> lane */
     net_lane_t *acks;    /* lanes that may owe an acknowledgement */
+    net_lane_t *rings;   /* lanes with a reader or a writer */
     kvs_net_store_t *stores;
     int64_t next_beat, rendezvous_deadline;
     net_liveness_t liveness;
@@ -130,7 +140,12 @@ struct kvs_net_node {
     _Atomic(net_record_t *) finished; /* records whose last hold was ZeroMQ's: pushed by anyone */
     _Atomic int64_t n_records;        /* not ended yet: close waits for 0 */
     _Atomic bool is_rung;             /* a wake-up is on its way: no second one is needed */
-    _Atomic int64_t heard_at;         /* net_now() of the scheduler's last frame, for num_dead */
+    _Atomic bool is_awake;            /* the I/O thread: it looks at is_rung before it sleeps */
+    _Atomic bool wants_rings;         /* a lane does */
+    _Atomic uint64_t
+        n_received[KVS_NET_N_PATHS]; /* messages; the I/O thread writes it, like the next */
+    _Atomic uint64_t n_received_bytes[KVS_NET_N_PATHS];
+    _Atomic int64_t heard_at; /* net_now() of the scheduler's last frame, for num_dead */
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -180,7 +195,27 @@ void net_node_lose(kvs_net_node_t *node, net_peer_t *peer, kvs_net_event_kind_t 
 /* Also tell the scheduler, as it still hears the peer. `linger_ms` for what the peer is still told. */
 void net_node_suspect(kvs_net_node_t *node, net_peer_t *peer, const char *text, int linger_ms);
 
+/* node_ring.c: lanes through shared memory; on the I/O thread */
+void net_rings_offer(kvs_net_node_t *node); /* to those that want one */
+void net_rings_take_offer(kvs_net_node_t *node, const net_note_t *note, int fd);
+void net_rings_take_refusal(kvs_net_node_t *node, const net_note_t *note);
+/* Receive what is there, and learn what the others have received; true: there was something. */
+bool net_rings_poll(kvs_net_node_t *node);
+/* The same until nothing has come for a while. */
+void net_rings_spin(kvs_net_node_t *node);
+/* From now on we want to be woken; false: don't sleep, something has come. And no more. */
+bool net_rings_fall_asleep(kvs_net_node_t *node);
+void net_rings_wake_up(kvs_net_node_t *node);
+/* Receive from the lane's ring as long as its messages are the next. */
+void net_rings_drain(kvs_net_node_t *node, net_lane_t *lane);
+void net_lane_close_rings(net_lane_t *lane);
+
 /* node_receive.c: frames of the scheduler and of peers; on the I/O thread */
+/* A message of the lane's ring, which is the next. */
+void net_node_take_entry(kvs_net_node_t *node, net_lane_t *lane, const net_entry_t *entry,
+                         const uint8_t *header, const uint8_t *body);
+void net_node_shut_out(kvs_net_node_t *node, net_lane_t *lane);
+net_peer_t *net_node_find_peer(kvs_net_node_t *node, uint64_t incarnation);
 void net_node_receive_control(kvs_net_node_t *node);
 bool net_node_receive_peers(kvs_net_node_t *node); /* true: there may be more */
 /* Send the acknowledgements that are due, or, with `all`, that will be; gives when the next are. */
@@ -205,8 +240,15 @@ void net_lane_probe(net_lane_t *lane);
  * of that do not count. */
 bool net_lane_look(net_lane_t *lane, int64_t now, int64_t late_ns, int64_t dead_after_ns);
 bool net_lane_is_empty(net_lane_t *lane);
+/* The peer has received more from the ring; false: that can't be. `ret_busy`: look again, a sender has it. */
+bool net_lane_look_at_ring(net_lane_t *lane, bool *ret_busy);
 void net_lane_close(net_lane_t *lane, kvs_status_t status, const char *text, int linger_ms);
 void net_lane_wake(net_lane_t *lane); /* whoever waits for room looks again */
+void net_lane_count(net_lane_t *lane, kvs_net_traffic_t *io_traffic); /* any thread */
+static inline int net_peer_path(const net_peer_t *peer)               /* of its sockets */
+{
+    return peer->by_name ? KVS_NET_PATH_INPROC : KVS_NET_PATH_TCP;
+}
 /* End what ZeroMQ has let go of. */
 void net_lane_end_finished(kvs_net_node_t *node);
 

@@ -294,72 +294,133 @@ void net_node_receive_control(kvs_net_node_t *node)
 
 /* ---- Messages -------------------------------------------------------------------------------- */
 
-/* What a user holds. Header, and a small body, are copied behind it; a large body stays in the frame
- * it came in. */
+#define COPIED_MAX 4096 /* bytes of a body that is not worth being left in the ring */
+
+/* What a user holds. Header, and a small body, are copied behind it; a large body stays in the frame, or
+ * the ring, in which it came. */
 typedef struct message {
     kvs_net_message_t pub; /* first */
     bool has_frame;
     net_frame_t frame;
+    net_reader_t *reader; /* NULL: not in a ring */
+    net_held_t held;
     _Alignas(16) unsigned char bytes[];
 } message_t;
+
+/* Memory of holds is that of their messages. */
+static void release_held(message_t *message)
+{
+    net_reader_t *reader = message->reader;
+    net_held_t *held = net_reader_release(reader, &message->held);
+
+    while (held != NULL) {
+        net_held_t *next = held->next;
+
+        free((char *)held - offsetof(message_t, held));
+        held = next;
+    }
+    net_reader_unref(reader);
+}
 
 void kvs_net_message_release(kvs_net_message_t *message)
 {
     message_t *m = (message_t *)message;
 
+    if (m != NULL && m->reader != NULL) {
+        release_held(m);
+        return;
+    }
     if (m != NULL && m->has_frame) {
         net_frame_release(&m->frame);
     }
     free(m);
 }
 
-static message_t *new_message(net_lane_t *lane, const net_data_t *data, net_frame_t *frames)
+static size_t padded(size_t n)
 {
-    size_t n_header = (data->n_header + 15) & ~(size_t)15;
-    message_t *m = malloc(sizeof(*m) + n_header + data->n_inline);
+    return (n + 15) & ~(size_t)15;
+}
+
+/* With a copy of header and, if `copied`, body. */
+static message_t *new_message(net_lane_t *lane, const net_data_t *data, bool copied)
+{
+    size_t n_header = padded(data->n_header);
+    message_t *m = malloc(sizeof(*m) + n_header + (copied ? data->n_body : 0));
 
     if (m == NULL) {
         return NULL;
     }
-    m->has_frame = data->n_inline == 0 && data->n_body > 0;
+    m->has_frame = false;
+    m->reader = NULL;
     m->pub = (kvs_net_message_t){.from = &lane->peer->pub,
                                  .store = data->store,
                                  .lane = lane->index,
                                  .header = m->bytes,
                                  .n_header_bytes = data->n_header,
-                                 .body = m->bytes + n_header,
+                                 .body = copied ? m->bytes + n_header : data->body,
                                  .n_body_bytes = data->n_body};
     memcpy(m->bytes, data->header, data->n_header);
-    if (data->n_inline > 0) {
-        memcpy(m->bytes + n_header, data->body, data->n_inline);
+    if (copied && data->n_body > 0) {
+        memcpy(m->bytes + n_header, data->body, data->n_body);
     }
-    if (m->has_frame) {
+    return m;
+}
+
+static message_t *message_of_frames(net_lane_t *lane, const net_data_t *data, net_frame_t *frames)
+{
+    bool has_frame = data->n_inline == 0 && data->n_body > 0;
+    message_t *m = new_message(lane, data, !has_frame);
+
+    if (m != NULL && has_frame) {
+        m->has_frame = true;
         net_frame_move(&m->frame, &frames[1]);
         m->pub.body = net_frame_data(&m->frame);
     }
     return m;
 }
 
-static void deliver(kvs_net_node_t *node, net_lane_t *lane, const net_data_t *data,
-                    net_frame_t *frames)
+/* Takes it from the ring too, whatever comes of it. */
+static message_t *message_of_entry(net_lane_t *lane, const net_data_t *data,
+                                   const net_entry_t *entry)
 {
-    kvs_net_store_t *store = data->store == 0 ? NULL : net_node_find_store(node, data->store);
-    void (*fn)(void *arg, kvs_net_message_t *message) =
-        store != NULL                                           ? store->message
-        : data->store == 0 || node->args.role == KVS_NET_SERVER ? node->args.message
-                                                                : NULL;
-    message_t *m;
+    bool stays = data->n_body > COPIED_MAX && net_reader_may_hold(lane->reader, entry);
+    message_t *m = new_message(lane, data, !stays);
 
-    if (fn == NULL) {
-        return; /* nobody wants it: a store that was closed */
+    if (m != NULL && stays) {
+        m->reader = net_reader_ref(lane->reader);
     }
-    m = new_message(lane, data, frames);
+    net_reader_take(lane->reader, entry, m != NULL && stays ? &m->held : NULL);
+    return m;
+}
+
+static void count(kvs_net_node_t *node, int path, const net_data_t *data)
+{
+    uint64_t n = atomic_load_explicit(&node->n_received[path], memory_order_relaxed);
+    uint64_t n_bytes = atomic_load_explicit(&node->n_received_bytes[path], memory_order_relaxed);
+
+    atomic_store_explicit(&node->n_received[path], n + 1, memory_order_relaxed);
+    atomic_store_explicit(&node->n_received_bytes[path], n_bytes + data->n_header + data->n_body,
+                          memory_order_relaxed);
+}
+
+/* Of a store that was closed nobody wants anything. */
+static bool is_wanted(kvs_net_node_t *node, uint32_t number, kvs_net_store_t **ret_store)
+{
+    *ret_store = number == 0 ? NULL : net_node_find_store(node, number);
+    return *ret_store != NULL || number == 0 || node->args.role == KVS_NET_SERVER;
+}
+
+static void deliver(kvs_net_node_t *node, net_lane_t *lane, kvs_net_store_t *store, message_t *m)
+{
     if (m == NULL) {
-        kvs_log(KVS_LOG_ERROR, "net", "no memory for a message of %llu bytes from %s",
-                (unsigned long long)data->n_body, lane->peer->label);
-        return;
+        kvs_log(KVS_LOG_ERROR, "net", "no memory for a message from %s", lane->peer->label);
+    } else if (store != NULL) {
+        store->message(store->arg, &m->pub);
+    } else if (node->args.message != NULL) {
+        node->args.message(node->args.arg, &m->pub);
+    } else {
+        kvs_net_message_release(&m->pub);
     }
-    fn(store != NULL ? store->arg : node->args.arg, &m->pub);
 }
 
 /* ---- Acknowledgements ------------------------------------------------------------------------ */
@@ -375,14 +436,14 @@ static void owe(kvs_net_node_t *node, net_lane_t *lane, bool now)
     lane->ack_now |= now;
 }
 
-static void owe_for(kvs_net_node_t *node, net_lane_t *lane, const net_wire_t *wire, size_t n_bytes)
+static void owe_for(kvs_net_node_t *node, net_lane_t *lane, bool now, size_t n_bytes)
 {
     const kvs_net_settings_t *settings = &node->job->settings;
 
     lane->n_unacked_bytes += n_bytes;
     lane->n_unacked++;
     owe(node, lane,
-        (wire->flags & NET_ACK_NOW) != 0 || lane->n_unacked >= MANY_UNACKED ||
+        now || lane->n_unacked >= MANY_UNACKED ||
             lane->n_unacked_bytes >= settings->window_bytes / (uint64_t)settings->n_lanes / 4);
 }
 
@@ -390,6 +451,17 @@ static void settle_ack(net_lane_t *lane)
 {
     lane->is_queued = lane->ack_now = false;
     lane->n_unacked_bytes = lane->n_unacked = 0;
+}
+
+/* A sender whose messages come by memory sees what has been received; it may have to be woken. */
+static void acknowledge(net_lane_t *lane)
+{
+    if (lane->reader != NULL) {
+        net_reader_tell(lane->reader, net_inlink_tell(&lane->in));
+        net_reader_wake_writer(lane->reader, true);
+    } else {
+        net_lane_post_ack(lane, false);
+    }
 }
 
 int64_t net_node_send_acks(kvs_net_node_t *node, bool all)
@@ -409,7 +481,7 @@ int64_t net_node_send_acks(kvs_net_node_t *node, bool all)
         *at = lane->next_ack;
         settle_ack(lane);
         if (owes) {
-            net_lane_post_ack(lane, false);
+            acknowledge(lane);
         }
     }
     return next;
@@ -417,7 +489,7 @@ int64_t net_node_send_acks(kvs_net_node_t *node, bool all)
 
 /* ---- Peers ----------------------------------------------------------------------------------- */
 
-static void shut_out(kvs_net_node_t *node, net_lane_t *lane)
+void net_node_shut_out(kvs_net_node_t *node, net_lane_t *lane)
 {
     net_text_t text = {.n = 0};
 
@@ -438,7 +510,7 @@ static void pass_over(kvs_net_node_t *node, const char *why)
     }
 }
 
-static net_peer_t *find_peer(kvs_net_node_t *node, uint64_t incarnation)
+net_peer_t *net_node_find_peer(kvs_net_node_t *node, uint64_t incarnation)
 {
     for (uint32_t i = 0; i < node->n_peers; i++) {
         if (node->peers[i].incarnation == incarnation) {
@@ -451,7 +523,7 @@ static net_peer_t *find_peer(kvs_net_node_t *node, uint64_t incarnation)
 /* Does the hello of a lane fit this job and node? */
 static net_lane_t *find_lane(kvs_net_node_t *node, const net_lane_hello_t *hello)
 {
-    net_peer_t *peer = find_peer(node, hello->from);
+    net_peer_t *peer = net_node_find_peer(node, hello->from);
 
     if (hello->token != node->token || hello->to != node->incarnation || peer == NULL ||
         hello->lane >= (uint32_t)node->job->settings.n_lanes) {
@@ -478,6 +550,7 @@ static void take_lane(kvs_net_node_t *node, const net_wire_t *wire)
     }
     lane->their_link = wire->link;
     (void)net_lane_acknowledged(lane, wire->ack, false);
+    net_rings_drain(node, lane);
     if (wire->as.lane.last > net_inlink_received(&lane->in) && net_inlink_ask(&lane->in)) {
         net_lane_post_ack(lane, true);
     } else if ((wire->flags & NET_ACK_NOW) != 0) {
@@ -504,14 +577,20 @@ static kvs_status_t take_data(kvs_net_node_t *node, net_lane_t *lane, const net_
 {
     const net_data_t *data = &wire->as.data;
     kvs_status_t status = check_frames(data, frames, n);
+    kvs_net_store_t *store;
 
     if (status != KVS_OK) {
         return status;
     }
+    net_rings_drain(node, lane); /* what was sent before it may lie there */
     switch (net_inlink_judge(&lane->in, wire->seq)) {
     case NET_TAKE:
-        owe_for(node, lane, wire, NET_WIRE_DATA_BYTES + data->n_header + data->n_body);
-        deliver(node, lane, data, frames);
+        owe_for(node, lane, (wire->flags & NET_ACK_NOW) != 0,
+                NET_WIRE_DATA_BYTES + data->n_header + data->n_body);
+        count(node, net_peer_path(lane->peer), data);
+        if (is_wanted(node, data->store, &store)) {
+            deliver(node, lane, store, message_of_frames(lane, data, frames));
+        }
         return KVS_OK;
     case NET_GAP:
         if (net_inlink_ask(&lane->in)) {
@@ -524,6 +603,30 @@ static kvs_status_t take_data(kvs_net_node_t *node, net_lane_t *lane, const net_
     default:
         return kvs_fail(KVS_ERR_FORMAT, "a DATA with number %llu came a second time",
                         (unsigned long long)wire->seq);
+    }
+}
+
+/* Copied before it is delivered, but for a large body. */
+void net_node_take_entry(kvs_net_node_t *node, net_lane_t *lane, const net_entry_t *entry,
+                         const uint8_t *header, const uint8_t *body)
+{
+    net_data_t data = {.store = entry->store,
+                       .n_header = entry->n_header,
+                       .n_body = entry->n_body,
+                       .header = header,
+                       .body = body};
+    kvs_net_store_t *store;
+
+    (void)net_inlink_judge(&lane->in, entry->seq);
+    net_reader_tell(lane->reader, entry->seq);
+    if ((entry->flags & NET_ENTRY_WANTS_ACK) != 0) {
+        owe_for(node, lane, (entry->flags & NET_ACK_NOW) != 0, entry->n_total);
+    }
+    count(node, KVS_NET_PATH_SHM, &data);
+    if (is_wanted(node, entry->store, &store)) {
+        deliver(node, lane, store, message_of_entry(lane, &data, entry));
+    } else {
+        net_reader_take(lane->reader, entry, NULL);
     }
 }
 
@@ -581,7 +684,7 @@ static void take_unread(kvs_net_node_t *node, const net_route_t *route, const ne
     if (lane == NULL) {
         pass_over(node, net_last_error());
     } else if (!lane->shut && !lane->peer->gone) {
-        shut_out(node, lane);
+        net_node_shut_out(node, lane);
     }
 }
 
@@ -608,7 +711,7 @@ static void take_message(kvs_net_node_t *node, const net_route_t *route, net_fra
     lane->route = *route;
     if (wire.type != NET_LANE && !lane->shut && !lane->peer->gone &&
         take_from_lane(node, lane, &wire, frames, n) != KVS_OK) {
-        shut_out(node, lane);
+        net_node_shut_out(node, lane);
     }
 }
 

@@ -119,9 +119,12 @@ static void run_tasks(kvs_net_node_t *node)
 static void answer_wake(kvs_net_node_t *node)
 {
     net_wake_clear(node->wake_fd);
-    (void)atomic_exchange_explicit(&node->is_rung, false, memory_order_acq_rel);
+    (void)atomic_exchange_explicit(&node->is_rung, false, memory_order_seq_cst);
     run_tasks(node);
     net_lane_end_finished(node);
+    if (atomic_exchange_explicit(&node->wants_rings, false, memory_order_acq_rel)) {
+        net_rings_offer(node);
+    }
     if (node->cancelled) {
         wake_everyone(node);
     }
@@ -572,8 +575,12 @@ static void answer_door(kvs_net_node_t *node)
     int fd;
 
     while (net_door_receive(node->door, &note, &from, &fd)) {
-        if (note.kind == NET_NOTE_ASK && note.to == node->incarnation) {
+        if (note.to == node->incarnation && note.kind == NET_NOTE_ASK) {
             net_segment_answer(node, &note, &from);
+        } else if (note.to == node->incarnation && note.kind == NET_NOTE_RING) {
+            net_rings_take_offer(node, &note, fd);
+        } else if (note.to == node->incarnation && note.kind == NET_NOTE_REFUSE) {
+            net_rings_take_refusal(node, &note);
         }
         if (fd >= 0) {
             close(fd);
@@ -589,14 +596,20 @@ static void wait_and_receive(kvs_net_node_t *node, struct pollfd *items, bool *i
     bool knows_peers = node->peers != NULL;
     int timeout_ms = *io_more || node->control_used ? 0 : net_poll_ms(next);
 
-    (void)poll(items, knows_peers ? 4 : 3, timeout_ms); /* an error is as if nothing had happened */
+    atomic_store_explicit(&node->is_awake, false, memory_order_seq_cst);
+    if (!net_rings_fall_asleep(node) || node->is_rung) {
+        timeout_ms = 0;
+    }
+    (void)poll(items, knows_peers ? 4 : 2, timeout_ms); /* an error is as if nothing had happened */
+    net_rings_wake_up(node);
+    atomic_store_explicit(&node->is_awake, true, memory_order_seq_cst);
     if (knows_peers && (*io_more || items[LISTENER].revents != 0)) {
         *io_more = net_node_receive_peers(node);
     }
-    if (items[WAKE].revents != 0) {
+    if (items[WAKE].revents != 0 || node->is_rung) {
         answer_wake(node);
     }
-    if (items[DOOR].revents != 0) {
+    if (knows_peers && items[DOOR].revents != 0) {
         answer_door(node);
     }
     if (node->control_used || items[CONTROL].revents != 0) {
@@ -620,10 +633,13 @@ static void serve(kvs_net_node_t *node)
 
     node->control_used = true;
     for (;;) {
-        int64_t next = look_at_clock(node);
+        int64_t next;
 
+        net_rings_spin(node);
+        next = look_at_clock(node);
         if (should_leave(node)) {
             if (leave(node, &leaving)) {
+                node->is_awake = false;
                 return;
             }
             next = net_earlier(next, leaving.deadline);

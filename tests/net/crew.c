@@ -36,7 +36,8 @@ static void forget_settings(void)
 
         snprintf(name, sizeof(name), "%.*s", (int)strcspn(*at, "="), *at);
         for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++) {
-            ours = ours || strncmp(name, prefixes[i], strlen(prefixes[i])) == 0;
+            ours = ours || (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0 &&
+                            strcmp(name, "KVSTORE_SHM") != 0);
         }
         if (ours) {
             unsetenv(name);

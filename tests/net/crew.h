@@ -28,7 +28,7 @@ typedef struct crew {
     const char *extra; /* environment of all: "A=1 B=2" */
 } crew_t;
 
-/* Start one process; `environment` is "A=1 B=2" and replaces all KVSTORE_ variables. */
+/* Start one process; `environment` is "A=1 B=2" and replaces all KVSTORE_ variables but KVSTORE_SHM. */
 void crew_start(crew_hand_t *hand, const char *name, const char *environment);
 /* Tell it a command of node_main.c. */
 void crew_say(crew_hand_t *hand, const char *command, ...) KVS_PRINTF(2, 3);

@@ -8,9 +8,11 @@
 void crowd_init(crowd_t *crowd, int n_workers, int n_servers)
 {
     static int n_crowds;
+    const char *shm = getenv("KVSTORE_SHM");
 
     *crowd = (crowd_t){
         .settings = KVS_NET_SETTINGS_INIT, .n_workers = n_workers, .n_servers = n_servers};
+    crowd->settings.shm = shm != NULL && *shm == '0' ? KVS_NET_SHM_OFF : KVS_NET_SHM_AUTO;
     crowd->settings.n_workers = n_workers;
     crowd->settings.n_servers = n_servers;
     crowd->settings.heartbeat_ms = 200;

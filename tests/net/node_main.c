@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,6 +23,7 @@ static kvs_net_settings_t settings;
 static kvs_net_job_t *job;
 static kvs_net_node_t *worker, *server;
 static kvs_net_store_t *store;
+static kvs_net_segment_t *segment;
 static pthread_mutex_t out_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic int end_status; /* of a server's job */
 static int end_fd;             /* readable once that has ended */
@@ -30,6 +32,7 @@ static int end_fd;             /* readable once that has ended */
 static pthread_mutex_t storm_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t storm_moves = PTHREAD_COND_INITIALIZER;
 static uint32_t n_echoes, n_wrong; /* guarded by storm_lock */
+static bool has_lost;              /* somebody: likewise */
 static _Atomic bool is_storm;
 
 static void line(const char *format, ...) KVS_PRINTF(1, 2);
@@ -62,6 +65,12 @@ static void on_event(void *arg, const kvs_net_event_t *event)
     static const char *const names[] = {"",      "left",   "dead",   "room",
                                         "error", "opened", "closed", "ended"};
 
+    if (event->kind == KVS_NET_EVENT_DEAD) {
+        pthread_mutex_lock(&storm_lock);
+        has_lost = true;
+        pthread_cond_signal(&storm_moves);
+        pthread_mutex_unlock(&storm_lock);
+    }
     line("event %s %s: %s", names[event->kind], kvs_status_name(event->status), event->text);
     if (event->kind == KVS_NET_EVENT_ENDED && arg == &server) {
         end_status = event->status;
@@ -195,6 +204,7 @@ static void do_storm(const char *words)
     kvs_status_t status = KVS_OK;
 
     n_echoes = n_wrong = 0;
+    has_lost = false;
     is_storm = true;
     for (uint32_t i = 0; i < n && status == KVS_OK; i++) {
         kvs_net_send_t send = KVS_NET_SEND_INIT;
@@ -208,7 +218,7 @@ static void do_storm(const char *words)
         }
     }
     pthread_mutex_lock(&storm_lock);
-    while (status == KVS_OK && n_echoes < n) {
+    while (status == KVS_OK && n_echoes < n && !has_lost) {
         pthread_cond_wait(&storm_moves, &storm_lock);
     }
     pthread_mutex_unlock(&storm_lock);
@@ -219,6 +229,65 @@ static void do_storm(const char *words)
     } else {
         result("storm", status);
     }
+}
+
+static void do_traffic(void)
+{
+    kvs_net_traffic_t traffic = KVS_NET_TRAFFIC_INIT;
+
+    kvs_net_node_traffic(node(), &traffic);
+    line("traffic shm %llu %llu tcp %llu %llu",
+         (unsigned long long)traffic.sent[KVS_NET_PATH_SHM].n_messages,
+         (unsigned long long)traffic.received[KVS_NET_PATH_SHM].n_messages,
+         (unsigned long long)traffic.sent[KVS_NET_PATH_TCP].n_messages,
+         (unsigned long long)traffic.received[KVS_NET_PATH_TCP].n_messages);
+}
+
+/* "limit BYTES": no file, and no memory of a memfd, may be larger. */
+static void do_limit(const char *words)
+{
+    struct rlimit limit;
+
+    getrlimit(RLIMIT_FSIZE, &limit);
+    limit.rlim_cur = strtoul(words, NULL, 10);
+    line("limit %d", setrlimit(RLIMIT_FSIZE, &limit));
+}
+
+/* "segment BYTES" makes one, "map RANK BYTES" opens a worker's; its first bytes are a gate. */
+static void do_segment(const char *words)
+{
+    result("segment", kvs_net_segment_new(node(), "arena", strtoul(words, NULL, 10), &segment));
+}
+
+static void do_map(const char *words)
+{
+    int rank = 0;
+    size_t n_bytes = 0;
+
+    sscanf(words, "%d %zu", &rank, &n_bytes);
+    result("map", kvs_net_segment_open(node(), kvs_net_node_peer(node(), KVS_NET_WORKER, rank),
+                                       "arena", n_bytes, PATIENCE_MS, &segment));
+}
+
+/* "gate RANK VALUE": wait for it, giving up with that worker; "raise VALUE". */
+static void do_gate(const char *words)
+{
+    int rank = 0;
+    unsigned value = 0;
+
+    sscanf(words, "%d %u", &rank, &value);
+    result("gate",
+           kvs_net_gate_wait(node(), kvs_net_segment_data(segment), value,
+                             rank < 0 ? NULL : kvs_net_node_peer(node(), KVS_NET_WORKER, rank),
+                             PATIENCE_MS));
+}
+
+static void do_raise(const char *words)
+{
+    kvs_net_gate_t *gate = kvs_net_segment_data(segment);
+
+    kvs_net_gate_raise(gate, (uint32_t)strtoul(words, NULL, 10));
+    line("raise %u", kvs_net_gate_value(gate));
 }
 
 static void do_dead(const char *words)
@@ -292,6 +361,18 @@ static bool obey(const char *command)
         store = NULL;
     } else if (is(command, "storm", &words)) {
         do_storm(words);
+    } else if (is(command, "traffic", &words)) {
+        do_traffic();
+    } else if (is(command, "limit", &words)) {
+        do_limit(words);
+    } else if (is(command, "segment", &words)) {
+        do_segment(words);
+    } else if (is(command, "map", &words)) {
+        do_map(words);
+    } else if (is(command, "gate", &words)) {
+        do_gate(words);
+    } else if (is(command, "raise", &words)) {
+        do_raise(words);
     } else if (is(command, "dead", &words)) {
         do_dead(words);
     } else if (is(command, "fork", &words)) {
@@ -313,6 +394,7 @@ static int close_all(void)
     if (store != NULL) {
         result("closestore", kvs_net_store_close(store, PATIENCE_MS));
     }
+    kvs_net_segment_close(segment);
     if (worker != NULL) {
         result("close", kvs_net_node_close(worker, PATIENCE_MS));
     }

@@ -88,6 +88,20 @@ static void every_size_arrives_whole_within_a_process(void)
     crowd_close(&crowd);
 }
 
+static void every_size_arrives_whole_through_memory_within_a_process(void)
+{
+    crowd_t crowd;
+
+    crowd_init(&crowd, 1, 1);
+    crowd.settings.shm = KVS_NET_SHM_ALWAYS;
+    crowd_open_together(&crowd);
+    for (int i = 0; i < 20; i++) { /* the first by name, as the ring is still to be taken */
+        crowd.server[0].n_messages = 0;
+        send_every_size(&crowd);
+    }
+    crowd_close(&crowd);
+}
+
 static void what_is_too_large_is_refused_before_it_is_sent(void)
 {
     crowd_t crowd;
@@ -538,6 +552,7 @@ static void callbacks_cannot_wait_and_calls_run_on_their_thread(void)
 static const kt_test_t tests[] = {
     KT_TEST(every_size_arrives_whole),
     KT_TEST(every_size_arrives_whole_within_a_process),
+    KT_TEST(every_size_arrives_whole_through_memory_within_a_process),
     KT_TEST(what_is_too_large_is_refused_before_it_is_sent),
     KT_TEST(a_node_may_send_to_itself_and_to_its_like),
     KT_TEST(a_storm_from_many_threads_keeps_each_ones_order),

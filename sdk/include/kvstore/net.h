@@ -166,7 +166,8 @@ typedef struct kvs_net_fact {
 } kvs_net_fact_t;
 
 /* A received message. Its memory stays valid until kvs_net_message_release, from any thread: values
- * may be summed straight from it. `body` is aligned to 8 bytes at least. */
+ * may be summed straight from it. `body` is aligned to 8 bytes at least. A body of more than 4096 bytes
+ * may lie in memory shared with its sender, which has no business there any more. */
 typedef struct kvs_net_message {
     const kvs_net_peer_t *from;
     uint32_t store; /* the number given to kvs_net_send */
@@ -311,6 +312,30 @@ kvs_status_t kvs_net_send(kvs_net_node_t *node, const kvs_net_peer_t *to,
 /* The same, but waits for room. ERR_TIMEOUT: nothing was sent; the text names the peer. */
 kvs_status_t kvs_net_send_wait(kvs_net_node_t *node, const kvs_net_peer_t *to,
                                const kvs_net_send_t *send, int64_t timeout_ms);
+
+/* How messages went: to and from nodes of this host through shared memory, unless that is switched off,
+ * cannot be had, or is no use (messages of more than a megabyte); within a process without copies. */
+enum { KVS_NET_PATH_SHM, KVS_NET_PATH_TCP, KVS_NET_PATH_INPROC, KVS_NET_N_PATHS };
+
+typedef struct kvs_net_count {
+    uint64_t n_messages;
+    uint64_t n_bytes; /* of headers and bodies */
+} kvs_net_count_t;
+
+typedef struct kvs_net_traffic {
+    uint32_t size;
+    kvs_net_count_t sent[KVS_NET_N_PATHS], received[KVS_NET_N_PATHS];
+} kvs_net_traffic_t;
+
+#define KVS_NET_TRAFFIC_INIT                                                                       \
+    {                                                                                              \
+        .size = (uint32_t)sizeof(kvs_net_traffic_t)                                                \
+    }
+
+/* "shm", "tcp", "inproc". */
+const char *kvs_net_path_name(int path);
+/* What this node has sent and received so far. Any thread; zeros before it is ready. */
+void kvs_net_node_traffic(kvs_net_node_t *node, kvs_net_traffic_t *ret_traffic);
 
 /* Call fn(arg) on the I/O thread, soon; never at once. */
 kvs_status_t kvs_net_node_call(kvs_net_node_t *node, void (*fn)(void *arg), void *arg);
