@@ -668,6 +668,20 @@ static void fail_refused(dist_entry_t *entry)
     dist_round_fail(entry, entry->rounds[0]->refusal, text.bytes);
 }
 
+/* A refused round fails when everyone it needs has come to it: whoever refuses must not run ahead of those
+ * who are still to hear why it failed. */
+static bool all_have_come(const dist_entry_t *entry)
+{
+    for (int w = 0; w < entry->depot->n_workers; w++) {
+        const dist_push_t *push = &entry->rounds[0]->pushes[w];
+
+        if (needs(entry, w) && push->n_parts == 0 && !push->refused) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* One step; false when nothing more can be done now. */
 static bool advance(dist_entry_t *entry)
 {
@@ -678,6 +692,9 @@ static bool advance(dist_entry_t *entry)
     }
     round = entry->rounds[0];
     if (round != NULL && round->refusal != KVS_OK) {
+        if (!all_have_come(entry)) {
+            return false;
+        }
         fail_refused(entry);
         return true;
     }
