@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* byteps_message.h - what workers and summation servers say to each other, as bytes and back. BYTEPS.md is
+ * the reference. A message is a header, which names key, exchange and block, and a body: elements, servers of parts,
+ * or a text. Everything a server has to know about a block comes with the block, since it keeps nothing
+ * between rounds. No sockets and no state. */
+#ifndef BYTEPS_MESSAGE_H
+#define BYTEPS_MESSAGE_H
+
+#include <kvstore/plugin.h>
+
+#include <stdbool.h>
+
+#define BYTEPS_MESSAGES_VERSION "1" /* compared when nodes meet: all sides must speak the same */
+
+/* A part, the unit of placement and credit, travels as blocks of at most so many bytes. */
+#define BYTEPS_BLOCK_BYTES (256 << 10)
+#define BYTEPS_MAX_NDIM    32
+
+typedef enum byteps_kind {
+    BYTEPS_ASK = 1, /* worker to worker 0: where do the parts of this key go? `block`: how many parts */
+    BYTEPS_PLACES,  /* its answer: `id`, and the server of each part as a body of u32 */
+    BYTEPS_BLOCK,   /* worker to server: a block of its array */
+    BYTEPS_KEPT,    /* worker to server: a block's result, given by a server that was lost since */
+    BYTEPS_DROP,    /* worker to server: it has given this exchange up */
+    BYTEPS_CLOSE,   /* worker to server: it has closed the store */
+    BYTEPS_RESULT,  /* server to worker: the block of all, number `answer` of this server's answers */
+    BYTEPS_FAILED,  /* server to worker: the exchange failed with `status`; body: the text */
+    BYTEPS_WANTED,  /* server to worker: others wait for this exchange */
+    BYTEPS_SETTLED, /* server to worker: see `settled` */
+    BYTEPS_N_KINDS
+} byteps_kind_t;
+
+/* Members that a kind has no use for are 0. */
+typedef struct byteps_header {
+    uint8_t kind;      /* byteps_kind_t */
+    uint8_t dtype;     /* KVS_DTYPE_… */
+    uint8_t verb;      /* KVS_VERB_PUSHPULL or _BROADCAST */
+    uint64_t id;       /* of the key, given by worker 0; ASK and PLACES: the asker's number in `exchange` */
+    uint64_t exchange; /* which one of this key, from 1 */
+    uint64_t block;    /* of the array */
+    uint64_t answer;   /* from 1, in order; 0: nobody needs to know that it has come */
+    uint64_t settled;  /* answers up to this one are with every worker */
+    int64_t timeout_ms; /* how long this worker wants to wait; 0: for ever */
+    int32_t status;
+    int32_t ndim;
+    int64_t shape[BYTEPS_MAX_NDIM];
+    bool has_name;
+    int64_t number;      /* an integer key */
+    const char *name;    /* a string key: not ended by a 0 */
+    uint32_t n_name;
+} byteps_header_t;
+
+#define BYTEPS_MAX_NAME         1024
+#define BYTEPS_MAX_HEADER_BYTES (80 + 8 * BYTEPS_MAX_NDIM + BYTEPS_MAX_NAME)
+
+/* Writes to `bytes`, which has room for BYTEPS_MAX_HEADER_BYTES; gives their number. */
+size_t byteps_header_encode(const byteps_header_t *header, uint8_t *bytes);
+/* `name` points into `bytes`. ERR_FORMAT: not a header, or one that no honest peer sends. */
+kvs_status_t byteps_header_decode(const void *bytes, size_t n_bytes, byteps_header_t *ret_header);
+
+/* Elements of the array; of a block of it; and its number of blocks, at least one. */
+int64_t byteps_n_elems(const byteps_header_t *header);
+int64_t byteps_block_elems(int dtype);
+uint64_t byteps_n_blocks(int dtype, int64_t n_elems);
+int64_t byteps_elems_of_block(int dtype, int64_t n_elems, uint64_t block);
+
+bool byteps_same_array(const byteps_header_t *a, const byteps_header_t *b);
+
+#define BYTEPS_KEY_TEXT_BYTES   112
+#define BYTEPS_ARRAY_TEXT_BYTES 192
+/* "key 'fc1'", "key 7"; "pushpull of float32 (64, 3)": they give `text`. */
+const char *byteps_key_text(const byteps_header_t *header, char *text);
+const char *byteps_array_text(const byteps_header_t *header, char *text);
+#define BYTEPS_KEY_TEXT(header)   byteps_key_text((header), (char[BYTEPS_KEY_TEXT_BYTES]){0})
+#define BYTEPS_ARRAY_TEXT(header) byteps_array_text((header), (char[BYTEPS_ARRAY_TEXT_BYTES]){0})
+
+#endif

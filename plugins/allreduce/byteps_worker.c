@@ -1,0 +1,671 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* byteps_worker.c - uses of keys, one after the other on a key, and when the core is told. */
+#include "byteps_worker.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define DRAIN_MS 1000 /* of close: until everyone has the last results */
+
+static const kvs_device_t host_device = {KVS_DEVICE_CPU, 0};
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static int64_t net_timeout(int64_t timeout_ms)
+{
+    return timeout_ms == 0 ? -1 : timeout_ms;
+}
+
+static const char *verb_name(const kvs_op_t *op)
+{
+    return op->verb == KVS_VERB_BROADCAST ? "broadcast" : "pushpull";
+}
+
+static void set_text(char **text, const char *to)
+{
+    char *copy = strdup(to);
+
+    free(*text);
+    *text = copy;
+}
+
+/* ---- The life of a store --------------------------------------------------------------------------- */
+
+void byteps_worker_free(byteps_worker_t *worker)
+{
+    for (uint32_t s = 0; worker->targets != NULL && s < worker->n_servers; s++) {
+        free(worker->targets[s].heap);
+    }
+    byteps_book_release(&worker->book);
+    free(worker->targets);
+    free(worker->lost);
+    free(worker->known);
+    free(worker->type);
+    free(worker->loaded);
+    free(worker->failure_text);
+    free(worker->told_text);
+    pthread_cond_destroy(&worker->changed);
+    pthread_mutex_destroy(&worker->lock);
+    free(worker);
+}
+
+static bool allocate(byteps_worker_t *worker, const byteps_worker_args_t *args)
+{
+    worker->type = strdup(args->type);
+    worker->loaded = strdup(args->loaded);
+    worker->lost = calloc(worker->n_servers + 1, sizeof(*worker->lost));
+    worker->targets = calloc(worker->n_servers + 1, sizeof(*worker->targets));
+    return worker->type != NULL && worker->loaded != NULL && worker->lost != NULL &&
+           worker->targets != NULL && byteps_book_init(&worker->book, worker->n_servers) == KVS_OK;
+}
+
+kvs_status_t byteps_worker_new(const byteps_worker_args_t *args, byteps_worker_t **ret_worker)
+{
+    byteps_worker_t *worker = calloc(1, sizeof(*worker));
+    pthread_condattr_t monotonic;
+
+    if (worker == NULL) {
+        return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for the store");
+    }
+    worker->node = args->node;
+    worker->rank = kvs_net_node_rank(args->node);
+    worker->n_workers = kvs_net_node_count(args->node, KVS_NET_WORKER);
+    worker->n_servers = (uint32_t)kvs_net_node_count(args->node, KVS_NET_SERVER);
+    worker->timeout_ms = args->timeout_ms;
+    worker->part_bytes = args->part_bytes;
+    worker->credit_bytes = args->credit_bytes;
+    pthread_mutex_init(&worker->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&worker->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    if (!allocate(worker, args)) {
+        byteps_worker_free(worker);
+        return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for the store");
+    }
+    if (worker->n_servers == 0) {
+        byteps_worker_free(worker);
+        return kvs_fail(KVS_ERR_ARGUMENT,
+                        "'%s' needs a server, and this job has none; set KVSTORE_NUM_SERVERS "
+                        "(kvstore run -s)",
+                        args->type);
+    }
+    *ret_worker = worker;
+    return KVS_OK;
+}
+
+/* What all workers must have in common, line by line: "option partition_bytes = 4194304". Cuts up
+ * `lines`. */
+static uint32_t make_facts(char *lines, kvs_net_fact_t *facts, uint32_t n_room)
+{
+    uint32_t n = 0;
+
+    for (char *rest = lines, *line = strsep(&rest, "\n"); line != NULL && n < n_room;
+         line = strsep(&rest, "\n")) {
+        char *value = strstr(line, " = ");
+
+        if (value != NULL) {
+            *value = '\0';
+            facts[n++] = (kvs_net_fact_t){line, value + 3};
+        } else if ((value = strchr(line, ' ')) != NULL) {
+            *value = '\0';
+            facts[n++] = (kvs_net_fact_t){line, value + 1};
+        }
+    }
+    return n;
+}
+
+kvs_status_t byteps_worker_open(byteps_worker_t *worker)
+{
+    kvs_net_store_args_t args = KVS_NET_STORE_ARGS_INIT;
+    kvs_net_fact_t facts[32];
+    kvs_status_t status;
+
+    args.type = worker->type;
+    args.message = byteps_worker_message;
+    args.arg = worker;
+    args.facts = facts;
+    args.n_facts = make_facts(worker->loaded, facts, sizeof(facts) / sizeof(facts[0]));
+    status = kvs_net_store_open(worker->node, &args, net_timeout(worker->timeout_ms), &worker->net);
+    if (status == KVS_OK) {
+        pthread_mutex_lock(&worker->lock); /* messages may have come already */
+        worker->number = kvs_net_store_number(worker->net);
+        pthread_mutex_unlock(&worker->lock);
+    }
+    return status;
+}
+
+static void pass(void *arg)
+{
+    byteps_worker_t *worker = arg;
+
+    pthread_mutex_lock(&worker->lock);
+    worker->passed = true;
+    pthread_cond_broadcast(&worker->changed);
+    pthread_mutex_unlock(&worker->lock);
+}
+
+/* Wait until the I/O thread is in no callback that began before. */
+static void wait_for_callbacks(byteps_worker_t *worker)
+{
+    if (kvs_net_node_call(worker->node, pass, worker) != KVS_OK) {
+        return; /* no such thread any more */
+    }
+    pthread_mutex_lock(&worker->lock);
+    while (!worker->passed) {
+        pthread_cond_wait(&worker->changed, &worker->lock);
+    }
+    pthread_mutex_unlock(&worker->lock);
+}
+
+static bool keeps_any(const byteps_worker_t *worker)
+{
+    for (uint32_t s = 0; s < worker->n_servers; s++) {
+        if (worker->targets[s].kept != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* While others may still need what this worker has, should a server be lost. False: all has failed. */
+static bool wait_for_others(byteps_worker_t *worker)
+{
+    struct timespec deadline;
+    bool works;
+    int waited = 0;
+
+    clock_gettime(CLOCK_MONOTONIC, &deadline);
+    deadline.tv_sec += DRAIN_MS / 1000;
+    pthread_mutex_lock(&worker->lock);
+    while (worker->failure == KVS_OK && keeps_any(worker) && waited != ETIMEDOUT) {
+        waited = pthread_cond_timedwait(&worker->changed, &worker->lock, &deadline);
+    }
+    works = worker->failure == KVS_OK;
+    pthread_mutex_unlock(&worker->lock);
+    return works;
+}
+
+kvs_status_t byteps_worker_close(byteps_worker_t *worker, int64_t timeout_ms)
+{
+    kvs_status_t status;
+
+    if (wait_for_others(worker)) { /* else the others have failed too, and tell why */
+        byteps_worker_say_closed(worker);
+    }
+    status = kvs_net_store_close(worker->net, net_timeout(timeout_ms));
+    wait_for_callbacks(worker);
+    byteps_release_kept(worker);
+    byteps_worker_free(worker);
+    return status;
+}
+
+void byteps_worker_key_release(byteps_key_t *key)
+{
+    byteps_worker_t *worker = key->worker;
+
+    if (worker == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&worker->lock);
+    if (key->id != 0) {
+        worker->known[key->id].key = NULL;
+    }
+    for (byteps_key_t **at = &worker->asking; *at != NULL; at = &(*at)->next_asking) {
+        if (*at == key) {
+            *at = key->next_asking;
+            worker->last_asking = NULL; /* nothing is asked for any more */
+            break;
+        }
+    }
+    pthread_mutex_unlock(&worker->lock);
+    free(key->servers);
+    *key = (byteps_key_t){.worker = NULL};
+}
+
+/* ---- Telling the core ------------------------------------------------------------------------------ */
+
+static void complete(byteps_use_t *use)
+{
+    kvs_op_t *pub = use->pub;
+    kvs_status_t status = use->status;
+
+    if (status != KVS_OK) {
+        (void)kvs_fail(status, "%s: %s", verb_name(pub),
+                       use->text == NULL ? "no memory" : use->text);
+    }
+    free(use->text);
+    if (use->parts != &use->one) {
+        free(use->parts);
+    }
+    kvs_cpu_provider()->free(host_device, use->copy, use->n_copy_bytes);
+    kvs_plugin_host->consumed(pub);
+    kvs_plugin_host->complete(pub, status);
+}
+
+void byteps_worker_settle(byteps_worker_t *worker)
+{
+    while (worker->to_settle != NULL) {
+        byteps_use_t *use = worker->to_settle;
+
+        worker->to_settle = use->next_settled;
+        pthread_mutex_unlock(&worker->lock);
+        complete(use);
+        pthread_mutex_lock(&worker->lock);
+    }
+    pthread_mutex_unlock(&worker->lock);
+}
+
+void byteps_use_look(byteps_use_t *use)
+{
+    byteps_worker_t *worker = use->key->worker;
+
+    if (use->over && use->n_held == 0 && !use->listed && !use->issuing) {
+        use->listed = true;
+        use->next_settled = worker->to_settle;
+        worker->to_settle = use;
+    }
+}
+
+/* The verb is done with the use; so far the I/O thread has left the telling to it. Releases the lock. */
+static void end_issuing(byteps_use_t *use)
+{
+    bool ended = use->over && use->n_held == 0;
+
+    use->issuing = false;
+    use->listed = ended;
+    pthread_mutex_unlock(&use->key->worker->lock);
+    if (ended) {
+        complete(use);
+    }
+}
+
+/* ---- Uses, one after the other on each key ----------------------------------------------------------- */
+
+static void set_active(byteps_use_t *use, bool active)
+{
+    byteps_worker_t *worker = use->key->worker;
+
+    if (use->is_active == active) {
+        return;
+    }
+    use->is_active = active;
+    if (active) {
+        use->next_active = worker->active;
+        if (use->next_active != NULL) {
+            use->next_active->prev_active = use;
+        }
+        worker->active = use;
+        return;
+    }
+    if (use->prev_active != NULL) {
+        use->prev_active->next_active = use->next_active;
+    } else {
+        worker->active = use->next_active;
+    }
+    if (use->next_active != NULL) {
+        use->next_active->prev_active = use->prev_active;
+    }
+}
+
+static void advance(byteps_key_t *key);
+
+void byteps_use_fail(byteps_use_t *use, kvs_status_t status, const char *text)
+{
+    if (use->status == KVS_OK) {
+        use->status = status;
+        set_text(&use->text, text);
+    }
+}
+
+void byteps_use_end(byteps_use_t *use)
+{
+    byteps_key_t *key = use->key;
+
+    if (use->over) {
+        return;
+    }
+    use->over = true;
+    set_active(use, false);
+    byteps_parts_withdraw(use);
+    key->current = NULL;
+    byteps_use_look(use); /* it may be gone after the lock is released */
+    advance(key);
+}
+
+static void fail_and_end(byteps_use_t *use, kvs_status_t status)
+{
+    byteps_use_fail(use, status, kvs_plugin_host->last_error());
+    byteps_use_end(use);
+}
+
+static void begin(byteps_use_t *use)
+{
+    kvs_status_t status = byteps_parts_start(use);
+
+    if (status != KVS_OK) {
+        fail_and_end(use, status);
+        return;
+    }
+    byteps_parts_send(use->key->worker);
+}
+
+void byteps_key_go_on(byteps_key_t *key)
+{
+    byteps_use_t *use = key->current;
+
+    if (use != NULL && key->n_places < use->n_parts) {
+        byteps_key_ask(key, use);
+    } else if (use != NULL) {
+        begin(use);
+    }
+}
+
+static void start(byteps_use_t *use)
+{
+    byteps_key_t *key = use->key;
+    byteps_worker_t *worker = key->worker;
+
+    key->current = use;
+    set_active(use, true);
+    use->moved_ns = now_ns();
+    if (worker->failure != KVS_OK) {
+        byteps_use_fail(use, worker->failure, worker->failure_text);
+        byteps_use_end(use);
+    } else {
+        byteps_key_go_on(key);
+    }
+}
+
+static void advance(byteps_key_t *key)
+{
+    if (key->advancing) {
+        return;
+    }
+    key->advancing = true;
+    while (key->current == NULL && key->first != NULL) {
+        byteps_use_t *use = key->first;
+
+        key->first = use->next;
+        start(use);
+    }
+    key->advancing = false;
+}
+
+static void enqueue(byteps_use_t *use)
+{
+    byteps_key_t *key = use->key;
+
+    use->number = ++key->n_uses;
+    if (key->first == NULL) {
+        key->first = use;
+    } else {
+        key->last->next = use;
+    }
+    key->last = use;
+    advance(key);
+}
+
+/* ---- The verbs ------------------------------------------------------------------------------------- */
+
+kvs_status_t byteps_worker_issue(byteps_worker_t *worker)
+{
+    kvs_status_t status = KVS_OK;
+
+    pthread_mutex_lock(&worker->lock);
+    if (worker->failure != KVS_OK) {
+        status = kvs_fail(worker->failure, "%s", worker->failure_text);
+    } else if (worker->told != KVS_OK) {
+        status = kvs_fail(worker->told, "%s", worker->told_text);
+        worker->told = KVS_OK;
+    }
+    pthread_mutex_unlock(&worker->lock);
+    return status;
+}
+
+static kvs_status_t describe(byteps_use_t *use, const kvs_op_t *op)
+{
+    const kvs_group_t *group = &op->groups[0];
+    const kvs_tensor_t *value = &group->values[0];
+    byteps_header_t *header = &use->header;
+
+    if (value->ndim > BYTEPS_MAX_NDIM) {
+        return kvs_fail(KVS_ERR_NOT_IMPLEMENTED, "%s: byteps takes arrays of up to %d dimensions",
+                        verb_name(op), BYTEPS_MAX_NDIM);
+    }
+    header->kind = BYTEPS_BLOCK;
+    header->verb = (uint8_t)op->verb;
+    header->dtype = (uint8_t)kvs_dtype_index(value->dtype);
+    header->ndim = value->ndim;
+    for (int32_t i = 0; i < value->ndim; i++) {
+        header->shape[i] = value->shape[i];
+    }
+    header->has_name = group->key->name != NULL;
+    if (header->has_name) {
+        header->name = group->key->name;
+        header->n_name = (uint32_t)strlen(group->key->name);
+    } else {
+        header->number = group->key->number;
+    }
+    header->timeout_ms = use->key->worker->timeout_ms;
+    use->n_elems = byteps_n_elems(header);
+    use->n_blocks = byteps_n_blocks(header->dtype, use->n_elems);
+    return KVS_OK;
+}
+
+/* What is sent. Values that share memory with the out in another way than being it are copied. */
+static kvs_status_t read_value(byteps_use_t *use, const kvs_op_t *op)
+{
+    const kvs_tensor_t *value = &op->groups[0].values[0];
+    size_t n_bytes = (size_t)use->n_elems * kvs_dtype_bytes(use->header.dtype);
+    kvs_status_t status;
+
+    if (n_bytes == 0 || (op->verb == KVS_VERB_BROADCAST && use->key->worker->rank != 0)) {
+        return KVS_OK;
+    }
+    use->source = value->data;
+    if ((op->flags & KVS_OP_SHARED) == 0) {
+        return KVS_OK;
+    }
+    status = kvs_cpu_provider()->alloc(host_device, n_bytes, &use->copy);
+    if (status == KVS_OK) {
+        memcpy(use->copy, value->data, n_bytes);
+        use->source = use->copy;
+        use->n_copy_bytes = n_bytes;
+    }
+    return status;
+}
+
+kvs_status_t byteps_worker_run(byteps_worker_t *worker, kvs_op_t *op)
+{
+    byteps_use_t *use = op->groups[0].state;
+    kvs_status_t status;
+
+    use->pub = op;
+    use->key = op->groups[0].key->state;
+    use->key->worker = worker;
+    use->issuing = true;
+    status = describe(use, op);
+    status = status == KVS_OK ? read_value(use, op) : status;
+    if (status != KVS_OK) {
+        return status;
+    }
+    use->n_parts = byteps_n_parts(worker, &use->header);
+    op->backend = use;
+    pthread_mutex_lock(&worker->lock);
+    enqueue(use);
+    end_issuing(use);
+    return KVS_OK;
+}
+
+void byteps_use_write(const byteps_use_t *use, uint64_t block, const void *data)
+{
+    const kvs_group_t *group = &use->pub->groups[0];
+    int dtype = use->header.dtype;
+    int64_t n = byteps_elems_of_block(dtype, use->n_elems, block);
+    int64_t first = (int64_t)block * byteps_block_elems(dtype);
+
+    for (size_t i = 0; i < group->n_outs && n > 0; i++) {
+        int out_dtype = kvs_dtype_index(group->outs[i].dtype);
+
+        kvs_cast(n, dtype, data, out_dtype,
+                 (char *)group->outs[i].data + (size_t)first * kvs_dtype_bytes(out_dtype));
+    }
+}
+
+kvs_status_t byteps_worker_barrier(byteps_worker_t *worker)
+{
+    kvs_status_t status = byteps_worker_issue(worker);
+
+    status = status == KVS_OK
+                 ? kvs_net_store_barrier(worker->net, net_timeout(worker->timeout_ms))
+                 : status;
+    return status == KVS_OK ? KVS_OK : kvs_fail_context(status, "barrier");
+}
+
+/* ---- What happens to the job ------------------------------------------------------------------------- */
+
+void byteps_worker_fail(byteps_worker_t *worker, kvs_status_t status, const char *text)
+{
+    if (worker->failure != KVS_OK) {
+        return;
+    }
+    worker->failure = status;
+    set_text(&worker->failure_text, text);
+    while (worker->active != NULL) { /* those behind them fail as they begin */
+        byteps_use_t *use = worker->active;
+
+        byteps_use_fail(use, status, text);
+        byteps_use_end(use);
+    }
+    pthread_cond_broadcast(&worker->changed);
+}
+
+/* Worker 0 has left: nobody says any more where keys go. */
+static void fail_asking(byteps_worker_t *worker, const char *text)
+{
+    while (worker->asking != NULL) {
+        byteps_key_t *key = worker->asking;
+
+        worker->asking = key->next_asking;
+        key->ask = 0;
+        if (key->current != NULL) {
+            byteps_use_fail(key->current, KVS_ERR_PEER, text);
+            byteps_use_end(key->current);
+        }
+    }
+    worker->last_asking = NULL;
+}
+
+static void lose(byteps_worker_t *worker, const kvs_net_event_t *event)
+{
+    const kvs_net_peer_t *peer = event->peer;
+
+    if (peer != NULL && peer->role == KVS_NET_SERVER) {
+        byteps_lose_server(worker, (uint32_t)peer->rank, event->text);
+    } else if (event->kind == KVS_NET_EVENT_DEAD) {
+        byteps_worker_fail(worker, event->status, event->text);
+    } else if (peer != NULL && peer->rank == 0) {
+        fail_asking(worker, event->text); /* others are missed by exchanges; servers see to that */
+    }
+}
+
+void byteps_worker_event(void *store, const kvs_net_event_t *event)
+{
+    byteps_worker_t *worker = store;
+
+    pthread_mutex_lock(&worker->lock);
+    switch ((kvs_net_event_kind_t)event->kind) {
+    case KVS_NET_EVENT_LEFT:
+    case KVS_NET_EVENT_DEAD:
+        lose(worker, event);
+        break;
+    case KVS_NET_EVENT_ROOM:
+        if (event->peer->role == KVS_NET_SERVER) {
+            worker->targets[event->peer->rank].is_full = false;
+            byteps_parts_send(worker);
+        }
+        break;
+    case KVS_NET_EVENT_ERROR: /* those of no store are about nodes, whose loss is told by itself */
+        if (event->store != 0 && event->store == worker->number && worker->told == KVS_OK) {
+            worker->told = event->status;
+            set_text(&worker->told_text, event->text);
+        }
+        break;
+    case KVS_NET_EVENT_ENDED:
+        if (event->status != KVS_OK) {
+            byteps_worker_fail(worker, event->status, event->text);
+        }
+        break;
+    default:
+        break;
+    }
+    byteps_worker_settle(worker);
+}
+
+/* ---- Time ------------------------------------------------------------------------------------------- */
+
+/* Servers have the deadline themselves, and tell more; this is for one that is silent. */
+static int64_t patience_ns(const byteps_worker_t *worker)
+{
+    int64_t timeout = worker->timeout_ms;
+
+    return (timeout + (timeout < 5000 ? timeout : 5000) + (timeout < 2000 ? timeout : 2000) / 2) *
+           1000000;
+}
+
+/* Whom the use waits for; NULL: for its turn only. */
+static const kvs_net_peer_t *awaited(const byteps_use_t *use)
+{
+    const byteps_worker_t *worker = use->key->worker;
+
+    if (use->key->ask != 0) {
+        return kvs_net_node_peer(worker->node, KVS_NET_WORKER, 0);
+    }
+    for (uint64_t i = 0; use->parts != NULL && i < use->n_parts; i++) {
+        if (use->parts[i].n_sent > use->parts[i].n_got) {
+            return kvs_net_node_peer(worker->node, KVS_NET_SERVER, (int)use->parts[i].server);
+        }
+    }
+    return NULL;
+}
+
+static void expire(byteps_use_t *use, int64_t now)
+{
+    int64_t patience = patience_ns(use->key->worker);
+    const kvs_net_peer_t *peer = awaited(use);
+    char text[512];
+
+    if (peer == NULL) {
+        use->moved_ns = now;
+    } else if (now - use->moved_ns > patience) {
+        snprintf(text, sizeof(text), "%s: %s has not answered within %.1f s; it may be busy or stuck",
+                 BYTEPS_KEY_TEXT(&use->header), peer->label, (double)patience / 1e9);
+        byteps_use_fail(use, KVS_ERR_TIMEOUT, text);
+        byteps_use_end(use);
+    }
+}
+
+void byteps_worker_tick(void *store)
+{
+    byteps_worker_t *worker = store;
+    int64_t now = now_ns();
+    byteps_use_t *next;
+
+    pthread_mutex_lock(&worker->lock);
+    for (byteps_use_t *use = worker->timeout_ms > 0 ? worker->active : NULL; use != NULL;
+         use = next) {
+        next = use->next_active;
+        expire(use, now);
+    }
+    byteps_worker_settle(worker);
+}
