@@ -2,7 +2,8 @@
 /* cmd_run.c - `kvstore run`: a job on this host. Starts a scheduler, servers and workers with what each
  * has to know, and waits for them: signals, ends of processes and their output come to one loop.
  *
- * The first process that fails decides the exit status. The others have a grace time to find out, and
+ * The first process that fails decides the exit status, but for a server whose job goes on with the other
+ * servers and ends well. When one fails that is needed, the others have a grace time to find out, and
  * to say, what has happened; then they are told to end, and at last killed, whole groups of them. */
 #include "commands.h"
 #include "run_child.h"
@@ -38,6 +39,7 @@ typedef struct run {
     run_guard_t guard;
     int signals; /* a signalfd */
     int exit_status;
+    int lost_status; /* of the first that failed, be it a server while others were left */
     int is_ending;   /* 1: waiting, 2: told to end, 3: killed */
     int64_t next_ms; /* when the next of these steps is due */
 } run_t;
@@ -343,15 +345,27 @@ static void tell_failure(const run_child_t *child)
     }
 }
 
+/* Workers of a backend that needs that server will fail; others do without it. */
+static void note_failure(run_t *run, const run_child_t *child)
+{
+    int status = run_child_exit_status(child);
+
+    tell_failure(child);
+    run->lost_status = run->lost_status != 0 ? run->lost_status : status;
+    if (strcmp(child->role, "server") == 0 && n_running(run, "server") > 0) {
+        return;
+    }
+    run->is_ending = 0; /* this counts more than that all workers have ended */
+    begin_end(run, run->lost_status, run->grace);
+}
+
 static void note_end(run_t *run, run_child_t *child, int status)
 {
     child->status = status;
     child->has_ended = 1;
     run_child_drain(child);
     if (status != 0 && run->is_ending < 2 && run->exit_status == 0) {
-        tell_failure(child);
-        run->is_ending = 0; /* this counts more than that all workers have ended */
-        begin_end(run, run_child_exit_status(child), run->grace);
+        note_failure(run, child);
     }
     if (n_running(run, "worker") == 0) {
         begin_end(run, 0, AFTER_WORKERS);

@@ -162,6 +162,7 @@ static kvs_status_t open_nodes(ar_link_t *link)
     args.n_facts = plugin->n_facts;
     args.group = plugin->group;
     args.no_servers = plugin->server_open == NULL;
+    args.spares_servers = plugin->spares_servers;
     args.message = on_message;
     args.event = on_event;
     args.arg = link;

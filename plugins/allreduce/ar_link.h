@@ -14,6 +14,7 @@ typedef struct ar_plugin {
     const char *group; /* as in kvs_net_node_args_t */
     const kvs_net_fact_t *facts;
     uint32_t n_facts;
+    uint32_t spares_servers; /* as in kvs_net_node_args_t */
     /* Both for each store that was added, on the node's I/O thread. They must not add or remove one. */
     void (*event)(void *store, const kvs_net_event_t *event);
     void (*tick)(void *store); /* every half second */

@@ -43,6 +43,7 @@ static const ar_plugin_t *plugin(void)
 {
     static ar_plugin_t byteps = {
         .group = "byteps",
+        .spares_servers = 1,
         .event = byteps_worker_event,
         .tick = byteps_worker_tick,
         .server_open = open_server,
@@ -157,11 +158,12 @@ static kvs_status_t check_list(const kvs_op_t *op)
                         verb_name(op), op->n_groups);
     }
     if (op->groups[0].n_values > 1 || op->groups[0].n_outs > 1) {
-        return kvs_fail(KVS_ERR_ARGUMENT,
-                        "%s: byteps takes one array a key, not a list of %zu; sum them first, or run "
-                        "a process for each",
-                        verb_name(op),
-                        op->groups[0].n_values > 1 ? op->groups[0].n_values : op->groups[0].n_outs);
+        return kvs_fail(
+            KVS_ERR_ARGUMENT,
+            "%s: byteps takes one array a key, not a list of %zu; sum them first, or run "
+            "a process for each",
+            verb_name(op),
+            op->groups[0].n_values > 1 ? op->groups[0].n_values : op->groups[0].n_outs);
     }
     return KVS_OK;
 }
@@ -219,8 +221,9 @@ static kvs_status_t copy_value(kvs_op_t *op)
         const kvs_tensor_t *out = &op->groups[0].outs[i];
 
         if (out->data != value->data) {
-            status = kvs_cpu_provider()->cast(kvs_tensor_n_elems(out), kvs_dtype_index(value->dtype),
-                                              value->data, kvs_dtype_index(out->dtype), out->data);
+            status =
+                kvs_cpu_provider()->cast(kvs_tensor_n_elems(out), kvs_dtype_index(value->dtype),
+                                         value->data, kvs_dtype_index(out->dtype), out->data);
         }
     }
     if (status == KVS_OK) {
@@ -349,6 +352,7 @@ static const kvs_option_info_t byteps_options[] = {
      .variable = "BYTEPS_SCHEDULING_CREDIT",
      .flags = KVS_OPTION_LOCAL},
     AR_JOB_OPTIONS,
+    AR_SERVER_OPTIONS,
 };
 
 static const kvs_backend_t byteps_backend = {

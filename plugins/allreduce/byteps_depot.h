@@ -32,7 +32,7 @@ typedef struct byteps_pending {
     struct byteps_pending *prev, *next; /* in its exchange, ascending */
     uint64_t block;
     uint32_t n_waiting, n_came;
-    byteps_answer_t *kept; /* the result, of a server that was lost */
+    byteps_answer_t *kept;   /* the result, of a server that was lost */
     byteps_visit_t visits[]; /* by rank */
 } byteps_pending_t;
 
@@ -60,7 +60,7 @@ struct byteps_depot {
     kvs_net_node_t *node;
     uint32_t number; /* the store's */
     int n_workers;
-    bool closed_here; /* no message of it comes any more */
+    bool closed_here;     /* no message of it comes any more */
     bool may_be_replaced; /* there are other servers: it is told when answers are with everyone */
     char **closed;        /* by rank: why the worker comes no more */
     byteps_exchange_t **buckets; /* exchanges by key and number */
@@ -68,8 +68,8 @@ struct byteps_depot {
     byteps_exchange_t *exchanges;
     byteps_answer_t *answers, *last_answer; /* numbered ones that not everyone has, in order */
     uint64_t n_answers, settled, told_settled;
-    size_t n_unsent;      /* answers of any kind that are still being read */
-    void *spare[16];      /* memory of blocks */
+    size_t n_unsent; /* answers of any kind that are still being read */
+    void *spare[16]; /* memory of blocks */
     size_t n_spare;
     const void **sources; /* room for a pointer a worker */
 };

@@ -33,8 +33,7 @@ static byteps_exchange_t *find(const byteps_depot_t *depot, uint64_t id, uint64_
     byteps_exchange_t *exchange =
         depot->n_buckets == 0 ? NULL : depot->buckets[bucket_of(depot, id, number)];
 
-    while (exchange != NULL &&
-           (exchange->header.id != id || exchange->header.exchange != number)) {
+    while (exchange != NULL && (exchange->header.id != id || exchange->header.exchange != number)) {
         exchange = exchange->next_in_bucket;
     }
     return exchange;
@@ -404,8 +403,7 @@ static void *sum_block(const byteps_exchange_t *exchange, const byteps_pending_t
 static byteps_answer_t *make_answer(byteps_exchange_t *exchange, byteps_pending_t *pending)
 {
     int dtype = exchange->header.dtype;
-    int64_t n =
-        byteps_elems_of_block(dtype, byteps_n_elems(&exchange->header), pending->block);
+    int64_t n = byteps_elems_of_block(dtype, byteps_n_elems(&exchange->header), pending->block);
     kvs_net_message_t *message = take_result(exchange, pending);
     void *memory = message == NULL ? sum_block(exchange, pending, n) : NULL;
 
@@ -523,7 +521,8 @@ void byteps_exchange_take_block(byteps_depot_t *depot, const byteps_header_t *he
     }
     exchange = get(depot, header);
     if (exchange == NULL) {
-        drop_message(depot, message, "no memory"); /* whoever waits for it does so until its deadline */
+        drop_message(depot, message,
+                     "no memory"); /* whoever waits for it does so until its deadline */
         return;
     }
     if (exchange->status == KVS_OK && exchange->first < 0) {
@@ -602,9 +601,8 @@ static void report(const byteps_exchange_t *exchange)
 /* Somebody may hold its blocks back, as others are on their way. */
 static void tell_wanted(const byteps_exchange_t *exchange)
 {
-    byteps_header_t header = {.kind = BYTEPS_WANTED,
-                              .id = exchange->header.id,
-                              .exchange = exchange->header.exchange};
+    byteps_header_t header = {
+        .kind = BYTEPS_WANTED, .id = exchange->header.id, .exchange = exchange->header.exchange};
 
     for (int w = 0; w < exchange->depot->n_workers; w++) {
         if (exchange->blocks->visits[w].came == BYTEPS_ABSENT) {

@@ -10,8 +10,7 @@
 void byteps_keep(byteps_worker_t *worker, const byteps_header_t *header, kvs_net_message_t *message)
 {
     byteps_target_t *target = &worker->targets[message->from->rank];
-    byteps_kept_t *kept =
-        worker->n_servers - worker->n_lost > 1 ? malloc(sizeof(*kept)) : NULL;
+    byteps_kept_t *kept = worker->n_servers - worker->n_lost > 1 ? malloc(sizeof(*kept)) : NULL;
 
     if (kept == NULL) { /* nobody could use it; without memory, only a loss just now would show */
         kvs_net_message_release(message);

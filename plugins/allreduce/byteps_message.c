@@ -74,9 +74,8 @@ size_t byteps_header_encode(const byteps_header_t *header, uint8_t *bytes)
 
 static bool is_sound(const byteps_header_t *header)
 {
-    int64_t most = header->dtype < KVS_N_DTYPES
-                       ? MAX_BYTES / (int64_t)kvs_dtype_bytes(header->dtype)
-                       : 0;
+    int64_t most =
+        header->dtype < KVS_N_DTYPES ? MAX_BYTES / (int64_t)kvs_dtype_bytes(header->dtype) : 0;
 
     for (int32_t i = 0; i < header->ndim; i++) {
         if (header->shape[i] < 0) {

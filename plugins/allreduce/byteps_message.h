@@ -17,13 +17,14 @@
 #define BYTEPS_MAX_NDIM    32
 
 typedef enum byteps_kind {
-    BYTEPS_ASK = 1, /* worker to worker 0: where do the parts of this key go? `block`: how many parts */
-    BYTEPS_PLACES,  /* its answer: `id`, and the server of each part as a body of u32 */
-    BYTEPS_BLOCK,   /* worker to server: a block of its array */
-    BYTEPS_KEPT,    /* worker to server: a block's result, given by a server that was lost since */
-    BYTEPS_DROP,    /* worker to server: it has given this exchange up */
-    BYTEPS_CLOSE,   /* worker to server: it has closed the store */
-    BYTEPS_RESULT,  /* server to worker: the block of all, number `answer` of this server's answers */
+    BYTEPS_ASK =
+        1, /* worker to worker 0: where do the parts of this key go? `block`: how many parts */
+    BYTEPS_PLACES, /* its answer: `id`, and the server of each part as a body of u32 */
+    BYTEPS_BLOCK,  /* worker to server: a block of its array */
+    BYTEPS_KEPT,   /* worker to server: a block's result, given by a server that was lost since */
+    BYTEPS_DROP,   /* worker to server: it has given this exchange up */
+    BYTEPS_CLOSE,  /* worker to server: it has closed the store */
+    BYTEPS_RESULT, /* server to worker: the block of all, number `answer` of this server's answers */
     BYTEPS_FAILED,  /* server to worker: the exchange failed with `status`; body: the text */
     BYTEPS_WANTED,  /* server to worker: others wait for this exchange */
     BYTEPS_SETTLED, /* server to worker: see `settled` */
@@ -32,21 +33,22 @@ typedef enum byteps_kind {
 
 /* Members that a kind has no use for are 0. */
 typedef struct byteps_header {
-    uint8_t kind;      /* byteps_kind_t */
-    uint8_t dtype;     /* KVS_DTYPE_… */
-    uint8_t verb;      /* KVS_VERB_PUSHPULL or _BROADCAST */
-    uint64_t id;       /* of the key, given by worker 0; ASK and PLACES: the asker's number in `exchange` */
-    uint64_t exchange; /* which one of this key, from 1 */
-    uint64_t block;    /* of the array */
-    uint64_t answer;   /* from 1, in order; 0: nobody needs to know that it has come */
-    uint64_t settled;  /* answers up to this one are with every worker */
+    uint8_t kind;  /* byteps_kind_t */
+    uint8_t dtype; /* KVS_DTYPE_… */
+    uint8_t verb;  /* KVS_VERB_PUSHPULL or _BROADCAST */
+    uint64_t
+        id; /* of the key, given by worker 0; ASK and PLACES: the asker's number in `exchange` */
+    uint64_t exchange;  /* which one of this key, from 1 */
+    uint64_t block;     /* of the array */
+    uint64_t answer;    /* from 1, in order; 0: nobody needs to know that it has come */
+    uint64_t settled;   /* answers up to this one are with every worker */
     int64_t timeout_ms; /* how long this worker wants to wait; 0: for ever */
     int32_t status;
     int32_t ndim;
     int64_t shape[BYTEPS_MAX_NDIM];
     bool has_name;
-    int64_t number;      /* an integer key */
-    const char *name;    /* a string key: not ended by a 0 */
+    int64_t number;   /* an integer key */
+    const char *name; /* a string key: not ended by a 0 */
     uint32_t n_name;
 } byteps_header_t;
 

@@ -143,9 +143,8 @@ uint32_t byteps_server_of(const byteps_worker_t *worker, const byteps_key_t *key
 {
     uint32_t server = key->servers[part];
 
-    return worker->lost[server]
-               ? byteps_replace(key->id, part, worker->lost, worker->n_servers)
-               : server;
+    return worker->lost[server] ? byteps_replace(key->id, part, worker->lost, worker->n_servers)
+                                : server;
 }
 
 static void set_part(byteps_use_t *use, uint64_t i)
@@ -165,11 +164,12 @@ kvs_status_t byteps_parts_start(byteps_use_t *use)
 {
     byteps_key_t *key = use->key;
 
+    byteps_known_t *known = &key->worker->known[key->id];
+
     use->header.id = key->id;
-    use->header.exchange = use->number;
-    use->wanted = key->worker->known[key->id].wanted == use->number;
-    use->parts =
-        use->n_parts == 1 ? &use->one : calloc((size_t)use->n_parts, sizeof(*use->parts));
+    use->header.exchange = use->number = ++known->n_uses;
+    use->wanted = known->wanted == use->number;
+    use->parts = use->n_parts == 1 ? &use->one : calloc((size_t)use->n_parts, sizeof(*use->parts));
     use->n_parts_left = use->n_parts;
     if (use->parts == NULL) {
         return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for %llu parts",
@@ -399,8 +399,7 @@ static kvs_status_t set_places(byteps_key_t *key, uint64_t id, uint64_t n, uint3
 static kvs_status_t look_up(byteps_worker_t *worker, const byteps_header_t *header,
                             uint64_t n_parts, const byteps_place_t **ret_place)
 {
-    uint64_t n_bytes =
-        (uint64_t)byteps_n_elems(header) * (uint64_t)kvs_dtype_bytes(header->dtype);
+    uint64_t n_bytes = (uint64_t)byteps_n_elems(header) * (uint64_t)kvs_dtype_bytes(header->dtype);
     uint64_t part_bytes = byteps_blocks_per_part(worker) * BYTEPS_BLOCK_BYTES;
     uint64_t before = (n_parts - 1) * part_bytes;
 
@@ -455,9 +454,10 @@ static kvs_status_t ask(byteps_key_t *key, const byteps_use_t *use)
 void byteps_key_ask(byteps_key_t *key, const byteps_use_t *use)
 {
     bool here = key->worker->rank == 0;
-    kvs_status_t status = here            ? place_here(key, use)
-                          : key->ask == 0 ? ask(key, use)
-                                          : KVS_OK; /* for a use that has failed: it is answered yet */
+    kvs_status_t status = here ? place_here(key, use)
+                          : key->ask == 0
+                              ? ask(key, use)
+                              : KVS_OK; /* for a use that has failed: it is answered yet */
 
     if (status != KVS_OK) {
         byteps_use_fail(key->current, status, kvs_plugin_host->last_error());
@@ -497,6 +497,26 @@ static void answer_ask(byteps_worker_t *worker, const byteps_header_t *header,
     free(body);
 }
 
+void byteps_key_forget_ask(byteps_key_t *key)
+{
+    byteps_worker_t *worker = key->worker;
+    byteps_key_t *before = NULL;
+
+    if (key->ask == 0) {
+        return;
+    }
+    for (byteps_key_t *at = worker->asking; at != key; at = at->next_asking) {
+        before = at;
+    }
+    if (before == NULL) {
+        worker->asking = key->next_asking;
+    } else {
+        before->next_asking = key->next_asking;
+    }
+    worker->last_asking = worker->last_asking == key ? before : worker->last_asking;
+    key->ask = 0;
+}
+
 /* Answers come in the order of what was asked. */
 static byteps_key_t *take_asking(byteps_worker_t *worker, uint64_t number)
 {
@@ -505,8 +525,7 @@ static byteps_key_t *take_asking(byteps_worker_t *worker, uint64_t number)
     if (key == NULL || key->ask != number) {
         return NULL;
     }
-    worker->asking = key->next_asking;
-    key->ask = 0;
+    byteps_key_forget_ask(key);
     return key;
 }
 
@@ -571,8 +590,7 @@ static byteps_part_t *find_part(const byteps_worker_t *worker, byteps_use_t *use
     byteps_part_t *part = i < use->n_parts ? &use->parts[i] : NULL;
 
     return part != NULL && part->server == (uint32_t)message->from->rank &&
-                   part->n_got < part->n_sent &&
-                   header->block == part->first_block + part->n_got &&
+                   part->n_got < part->n_sent && header->block == part->first_block + part->n_got &&
                    message->n_body_bytes == byteps_block_bytes(use, header->block)
                ? part
                : NULL;

@@ -355,6 +355,7 @@ kvs_status_t byteps_server_open(kvs_net_job_t *job, byteps_server_t **ret_server
     args.facts = byteps_facts;
     args.n_facts = byteps_n_facts;
     args.group = "byteps";
+    args.spares_servers = 1;
     args.message = on_message;
     args.event = on_event;
     args.arg = server;

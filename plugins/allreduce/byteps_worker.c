@@ -124,6 +124,20 @@ static uint32_t make_facts(char *lines, kvs_net_fact_t *facts, uint32_t n_room)
     return n;
 }
 
+/* Servers that were lost before this store began: later ones are told by events. */
+static void find_lost(byteps_worker_t *worker)
+{
+    pthread_mutex_lock(&worker->lock);
+    for (uint32_t s = 0; s < worker->n_servers; s++) {
+        const kvs_net_peer_t *peer = kvs_net_node_peer(worker->node, KVS_NET_SERVER, (int)s);
+
+        if (kvs_net_node_check_peer(worker->node, peer) != KVS_OK) {
+            byteps_lose_server(worker, s, kvs_plugin_host->last_error());
+        }
+    }
+    byteps_worker_settle(worker);
+}
+
 kvs_status_t byteps_worker_open(byteps_worker_t *worker)
 {
     kvs_net_store_args_t args = KVS_NET_STORE_ARGS_INIT;
@@ -140,6 +154,7 @@ kvs_status_t byteps_worker_open(byteps_worker_t *worker)
         pthread_mutex_lock(&worker->lock); /* messages may have come already */
         worker->number = kvs_net_store_number(worker->net);
         pthread_mutex_unlock(&worker->lock);
+        find_lost(worker);
     }
     return status;
 }
@@ -220,13 +235,7 @@ void byteps_worker_key_release(byteps_key_t *key)
     if (key->id != 0) {
         worker->known[key->id].key = NULL;
     }
-    for (byteps_key_t **at = &worker->asking; *at != NULL; at = &(*at)->next_asking) {
-        if (*at == key) {
-            *at = key->next_asking;
-            worker->last_asking = NULL; /* nothing is asked for any more */
-            break;
-        }
-    }
+    byteps_key_forget_ask(key);
     pthread_mutex_unlock(&worker->lock);
     free(key->servers);
     *key = (byteps_key_t){.worker = NULL};
@@ -405,7 +414,6 @@ static void enqueue(byteps_use_t *use)
 {
     byteps_key_t *key = use->key;
 
-    use->number = ++key->n_uses;
     if (key->first == NULL) {
         key->first = use;
     } else {
@@ -526,9 +534,8 @@ kvs_status_t byteps_worker_barrier(byteps_worker_t *worker)
 {
     kvs_status_t status = byteps_worker_issue(worker);
 
-    status = status == KVS_OK
-                 ? kvs_net_store_barrier(worker->net, net_timeout(worker->timeout_ms))
-                 : status;
+    status = status == KVS_OK ? kvs_net_store_barrier(worker->net, net_timeout(worker->timeout_ms))
+                              : status;
     return status == KVS_OK ? KVS_OK : kvs_fail_context(status, "barrier");
 }
 
@@ -556,14 +563,12 @@ static void fail_asking(byteps_worker_t *worker, const char *text)
     while (worker->asking != NULL) {
         byteps_key_t *key = worker->asking;
 
-        worker->asking = key->next_asking;
-        key->ask = 0;
+        byteps_key_forget_ask(key);
         if (key->current != NULL) {
             byteps_use_fail(key->current, KVS_ERR_PEER, text);
             byteps_use_end(key->current);
         }
     }
-    worker->last_asking = NULL;
 }
 
 static void lose(byteps_worker_t *worker, const kvs_net_event_t *event)
@@ -648,7 +653,8 @@ static void expire(byteps_use_t *use, int64_t now)
     if (peer == NULL) {
         use->moved_ns = now;
     } else if (now - use->moved_ns > patience) {
-        snprintf(text, sizeof(text), "%s: %s has not answered within %.1f s; it may be busy or stuck",
+        snprintf(text, sizeof(text),
+                 "%s: %s has not answered within %.1f s; it may be busy or stuck",
                  BYTEPS_KEY_TEXT(&use->header), peer->label, (double)patience / 1e9);
         byteps_use_fail(use, KVS_ERR_TIMEOUT, text);
         byteps_use_end(use);

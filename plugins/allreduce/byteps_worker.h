@@ -44,7 +44,7 @@ struct byteps_use {
     byteps_use_t *next;         /* in its key's queue */
     byteps_use_t *next_settled; /* among those to be settled */
     byteps_use_t *prev_active, *next_active;
-    uint64_t number; /* of this key's uses, from 1 */
+    uint64_t number; /* of this key's uses, from 1; 0: it has not begun */
     byteps_header_t header;
     int64_t n_elems;
     uint64_t n_blocks;
@@ -69,7 +69,6 @@ struct byteps_key {
     uint64_t id;             /* 0: not known yet */
     uint64_t n_places;       /* parts whose server is known */
     uint32_t *servers;
-    uint64_t n_uses; /* begun */
     uint64_t ask; /* the number of what worker 0 was asked; 0: nothing */
     byteps_key_t *next_asking;
     bool advancing;
@@ -91,9 +90,10 @@ typedef struct byteps_target {
     byteps_kept_t *kept, *last_kept;
 } byteps_target_t;
 
-/* What is known by a key's id. */
+/* What is known by a key's id; longer than the core knows the key, which it forgets if its first use fails. */
 typedef struct byteps_known {
     byteps_key_t *key; /* NULL: not used here so far */
+    uint64_t n_uses;   /* begun */
     uint64_t wanted;   /* the last use that others have waited for */
 } byteps_known_t;
 
@@ -106,7 +106,7 @@ struct byteps_worker {
     char *loaded; /* what all workers must have in common; cut up by open */
     int rank, n_workers;
     uint32_t n_servers;
-    int64_t timeout_ms; /* 0: for ever */
+    int64_t timeout_ms;                /* 0: for ever */
     uint64_t part_bytes, credit_bytes; /* credit 0: without bound */
 
     pthread_mutex_t lock;
@@ -119,13 +119,13 @@ struct byteps_worker {
     size_t n_known;
     byteps_key_t *asking, *last_asking; /* keys whose places are asked for, in order */
     uint64_t n_asks;
-    byteps_use_t *active;  /* that have begun */
+    byteps_use_t *active; /* that have begun */
     byteps_use_t *to_settle;
     uint64_t n_in_flight; /* bytes whose result is not in place */
     bool pumping;
     kvs_status_t failure; /* nothing works any more */
     char *failure_text;
-    bool passed; /* of close: the I/O thread has come by */
+    bool passed;       /* of close: the I/O thread has come by */
     kvs_status_t told; /* an error of another process, for the next operation */
     char *told_text;
 };
@@ -188,6 +188,7 @@ void byteps_part_unqueue(byteps_part_t *part);
 void byteps_worker_message(void *worker, kvs_net_message_t *message);
 /* Ask worker 0 for the key's places, or look them up. */
 void byteps_key_ask(byteps_key_t *key, const byteps_use_t *use);
+void byteps_key_forget_ask(byteps_key_t *key);
 /* The server of a part as things are. */
 uint32_t byteps_server_of(const byteps_worker_t *worker, const byteps_key_t *key, uint64_t part);
 uint64_t byteps_blocks_per_part(const byteps_worker_t *worker);
@@ -199,7 +200,8 @@ void byteps_message_of(const byteps_worker_t *worker, const byteps_header_t *hea
 /* ---- byteps_loss.c ------------------------------------------------------------------------------------ */
 
 /* Keep a result, in case its server is lost. Owns the message. */
-void byteps_keep(byteps_worker_t *worker, const byteps_header_t *header, kvs_net_message_t *message);
+void byteps_keep(byteps_worker_t *worker, const byteps_header_t *header,
+                 kvs_net_message_t *message);
 /* The server's answers up to this one are with everyone. */
 void byteps_settle_kept(byteps_worker_t *worker, uint32_t server, uint64_t settled);
 void byteps_release_kept(byteps_worker_t *worker);

@@ -32,7 +32,10 @@ enum {
     CF_IN_STEP = 1u << 13, /* updates are of all workers together: a job of one, or synchronous */
     CF_ASYNC = 1u << 14,   /* each push updates by itself */
     CF_PULLS_SPARSE = 1u << 15, /* pull, pushpull and broadcast take row-sparse keys */
-    CF_NO_SPARSE_PULL = 1u << 16
+    CF_NO_SPARSE_PULL = 1u << 16,
+    CF_LISTS = 1u << 17, /* several keys a call, several arrays a key */
+    CF_NO_LISTS = 1u << 18,
+    CF_NOT_ALLOWED = 1u << 19 /* arrays of this device have to be allowed, and are not */
 };
 
 typedef struct cf cf_t;

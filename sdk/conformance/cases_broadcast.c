@@ -135,18 +135,19 @@ static void disagree(cf_t *t)
 }
 
 static const cf_case_t cases[] = {
-    {"broadcast.every_out", "broadcast writes rank 0's value to every out on every rank.", 0,
+    {"broadcast.every_out", "broadcast writes rank 0's value to every out on every rank.", CF_LISTS,
      every_out},
     {"broadcast.is_init",
      "Where weights are kept broadcast is init, then pull; the second is a duplicate init.",
      CF_WEIGHTS, is_init},
     {"broadcast.repeatable", "Where none are kept, a key may be broadcast again.", CF_NO_WEIGHTS,
      repeatable},
-    {"broadcast.into_value", "An out of a broadcast may be the value itself.", 0, into_value},
-    {"broadcast.swapped", "All values of a broadcast are read before any out is written.", 0,
+    {"broadcast.into_value", "An out of a broadcast may be the value itself.", CF_LISTS,
+     into_value},
+    {"broadcast.swapped", "All values of a broadcast are read before any out is written.", CF_LISTS,
      swapped},
     {"broadcast.one_value", "broadcast takes one value for a key, and a key once.", 0, one_value},
-    {"broadcast.converts", "An out of another floating dtype is converted to.", 0, converts},
+    {"broadcast.converts", "An out of another floating dtype is converted to.", CF_LISTS, converts},
     {"broadcast.disagree",
      "An out of another shape, or of a dtype that is not converted to, makes no key.", 0, disagree},
 };

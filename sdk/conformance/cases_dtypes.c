@@ -194,17 +194,20 @@ static void subnormals(cf_t *t)
 
 static const cf_case_t cases[] = {
     {"dtype.all_eight", "Every backend takes all eight dtypes.", 0, all_eight},
-    {"dtype.sums", "Sums of small whole numbers are exact in every dtype.", CF_REPLACES, sums},
+    {"dtype.sums", "Sums of small whole numbers are exact in every dtype.", CF_REPLACES | CF_LISTS,
+     sums},
     {"dtype.unknown", "A dtype that is none of the eight, or has lanes, is refused.", 0, unknown},
-    {"dtype.integers_wrap", "Integer sums wrap in their own width.", CF_REPLACES, integers_wrap},
+    {"dtype.integers_wrap", "Integer sums wrap in their own width.", CF_REPLACES | CF_LISTS,
+     integers_wrap},
     {"dtype.wide", "int64 and float64 are summed in their full width.", CF_REPLACES, wide},
-    {"dtype.half_accumulates", "float16 and bfloat16 are accumulated in float32.", CF_REPLACES,
-     half_accumulates},
-    {"dtype.half_rounds", "A sum of half types is rounded once, to nearest even.", CF_REPLACES,
-     half_rounds},
-    {"dtype.non_finite", "NaN and infinity pass through unchanged.", CF_REPLACES, non_finite},
-    {"dtype.subnormals", "Subnormal numbers are summed, not flushed to zero.", CF_REPLACES,
-     subnormals},
+    {"dtype.half_accumulates", "float16 and bfloat16 are accumulated in float32.",
+     CF_REPLACES | CF_LISTS, half_accumulates},
+    {"dtype.half_rounds", "A sum of half types is rounded once, to nearest even.",
+     CF_REPLACES | CF_LISTS, half_rounds},
+    {"dtype.non_finite", "NaN and infinity pass through unchanged.", CF_REPLACES | CF_LISTS,
+     non_finite},
+    {"dtype.subnormals", "Subnormal numbers are summed, not flushed to zero.",
+     CF_REPLACES | CF_LISTS, subnormals},
 };
 
 const cf_theme_t cf_theme_dtypes = CF_THEME(cases);

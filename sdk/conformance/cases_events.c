@@ -375,8 +375,9 @@ static void untold_error(cf_t *t)
 static const cf_case_t cases[] = {
     {"event.wait", "After its event the operation's outs are written; it may be asked again.",
      CF_REPLACES, wait_twice},
-    {"event.every_operation", "Every operation can give an event.", CF_REPLACES, every_operation},
-    {"event.list_is_one", "A list is one event.", CF_REPLACES, list_is_one},
+    {"event.every_operation", "Every operation can give an event.", CF_REPLACES | CF_LISTS,
+     every_operation},
+    {"event.list_is_one", "A list is one event.", CF_REPLACES | CF_LISTS, list_is_one},
     {"event.empty_list", "An empty list gives an event that is done.", 0, empty_list},
     {"event.callback", "A callback is called once, with the status, and may use no store.",
      CF_REPLACES, callback},

@@ -226,10 +226,10 @@ static void many_keys(cf_t *t)
 static const cf_case_t cases[] = {
     {"lists.empty", "An empty list of keys does nothing and succeeds.", 0, empty},
     {"lists.unequal", "Lists of unequal length are an error, and nothing is done.", 0, unequal},
-    {"lists.keys_by_devices", "A list gives any number of arrays to each of its keys.", CF_REPLACES,
-     keys_by_devices},
+    {"lists.keys_by_devices", "A list gives any number of arrays to each of its keys.",
+     CF_REPLACES | CF_LISTS, keys_by_devices},
     {"lists.repeated_key", "A key that stands several times has one group of all its values.",
-     CF_REPLACES, repeated_key},
+     CF_REPLACES | CF_LISTS, repeated_key},
     {"lists.repeated_key_order", "The group of a repeated key is summed in list order.",
      CF_WEIGHTS | CF_REPLACES, repeated_key_order},
     {"lists.repeated_key_pull", "A key that stands several times in a pull fills all its outs.",
@@ -244,8 +244,8 @@ static const cf_case_t cases[] = {
     {"lists.all_or_nothing_pushpull",
      "A wrong out in a pushpull list leaves every key and out as it was.", 0,
      all_or_nothing_pushpull},
-    {"lists.many_keys", "A list of hundreds of keys in any order is one operation.", CF_REPLACES,
-     many_keys},
+    {"lists.many_keys", "A list of hundreds of keys in any order is one operation.",
+     CF_REPLACES | CF_LISTS, many_keys},
 };
 
 const cf_theme_t cf_theme_lists = CF_THEME(cases);

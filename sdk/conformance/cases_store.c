@@ -181,7 +181,7 @@ static const cf_case_t cases[] = {
      wait_all},
     {"store.stats",
      "stats count keys and bytes of what succeeded; a broadcast is an init and a pull.",
-     CF_REPLACES, stats},
+     CF_REPLACES | CF_LISTS, stats},
     {"store.stats_weights", "stats count inits, pushes and pulls.", CF_WEIGHTS | CF_REPLACES,
      stats_weights},
     {"store.priority", "Any priority is accepted.", CF_REPLACES, priority},

@@ -218,8 +218,8 @@ static void whole_values(cf_t *t)
 }
 
 static const cf_case_t cases[] = {
-    {"threads.different_keys", "Threads may use different keys of a store at once.", CF_REPLACES,
-     different_keys},
+    {"threads.different_keys", "Threads may use different keys of a store at once.",
+     CF_REPLACES | CF_LISTS, different_keys},
     {"threads.same_key", "Pushes of several threads to one key are all applied, none twice.",
      CF_UPDATER | CF_ONE_WORKER, same_key},
     {"threads.updater_alone", "The updater of a store runs on one thread at a time.",

@@ -192,6 +192,30 @@ static bool is_for_several_workers(const char *name)
     return several;
 }
 
+/* Exchanges of an array, and of two. Whoever keeps weights takes lists. */
+static kvs_status_t find_lists(cf_t *t)
+{
+    kvs_key_t key = kvs_key_int(0);
+    cf_array_t *a = cf_vector(t, KVS_DTYPE_float32, 1), *b = cf_vector(t, KVS_DTYPE_float32, 1);
+    kvs_status_t status;
+
+    if (cf_keeps_weights(t)) {
+        t->traits |= CF_LISTS;
+        return KVS_OK;
+    }
+    status = kvs_store_pushpull(t->store, &key, 1, CF_LIST(t, a), NULL, NULL);
+    if (status == KVS_ERR_UNAVAILABLE) {
+        t->traits |= CF_NOT_ALLOWED;
+        return KVS_OK;
+    }
+    if (status != KVS_OK) {
+        return status;
+    }
+    status = kvs_store_pushpull(t->store, &key, 1, CF_LIST(t, a, b), NULL, NULL);
+    t->traits |= status == KVS_ERR_ARGUMENT ? CF_NO_LISTS : CF_LISTS;
+    return status == KVS_ERR_ARGUMENT ? KVS_OK : status;
+}
+
 static kvs_status_t find_traits(cf_t *t)
 {
     kvs_status_t status = kvs_store_num_workers(t->store, &t->n_workers);
@@ -205,6 +229,9 @@ static kvs_status_t find_traits(cf_t *t)
     }
     if (status == KVS_OK) {
         status = find_replacing(t);
+    }
+    if (status == KVS_OK) {
+        status = find_lists(t);
     }
     if (status == KVS_OK) {
         status = find_updater(t);
@@ -290,6 +317,9 @@ static const char *lacking(unsigned lacks)
         {CF_COMPRESSES_EACH, "the backend compresses the sum of a worker's values"},
         {CF_PULLS_SPARSE, "row-sparse keys of this backend are pulled by row_sparse_pull only"},
         {CF_NO_SPARSE_PULL, "row-sparse keys of this backend can be pulled"},
+        {CF_LISTS, "the backend takes one key and one array a call"},
+        {CF_NO_LISTS, "the backend takes lists"},
+        {CF_NOT_ALLOWED, "the backend takes these arrays without being told to"},
         {CF_ONE_WORKER, "the job has several workers"},
     };
 
@@ -348,7 +378,9 @@ static void try_case(cf_t *t, const cf_case_t *which, const kvs_conformance_opti
 
     t->failed = t->skipped = false;
     t->text[0] = '\0';
-    if (lacks) {
+    if ((t->traits & ~which->needs & CF_NOT_ALLOWED) != 0) {
+        cf_skip(t, "the backend has to be told to take these arrays");
+    } else if (lacks) {
         cf_skip(t, "%s", lacking(lacks));
     } else {
         run_case(t, which);

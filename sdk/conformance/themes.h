@@ -14,6 +14,7 @@
     X(pull)                                                                                        \
     X(pushpull)                                                                                    \
     X(broadcast)                                                                                   \
+    X(alone)                                                                                       \
     X(dtypes)                                                                                      \
     X(arrays)                                                                                      \
     X(updater)                                                                                     \

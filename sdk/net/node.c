@@ -158,7 +158,8 @@ static bool gather_facts(kvs_net_node_t *node)
     snprintf(lanes, sizeof(lanes), "%d", settings->n_lanes);
     snprintf(max, sizeof(max), "%llu", (unsigned long long)settings->max_message_bytes);
     good = net_facts_add(&node->facts, "number of lanes", lanes) &&
-           net_facts_add(&node->facts, "limit of messages", max);
+           net_facts_add(&node->facts, "limit of messages", max) &&
+           (node->args.spares_servers == 0 || net_facts_add(&node->facts, NET_SPARED, "spared"));
     for (uint32_t i = 0; good && i < node->args.n_facts; i++) {
         good = net_facts_add(&node->facts, node->args.facts[i].name, node->args.facts[i].value);
     }

@@ -419,6 +419,9 @@ static void gone(net_scheduler_t *s, net_member_t *member, net_state_t state, kv
         notice(state == NET_GONE_LEFT ? NET_LEFT : NET_DEAD, member->place, status, text);
 
     member->state = state;
+    if (state == NET_GONE_DEAD && !net_group_spares(group, member)) {
+        net_group_fail(group, KVS_ERR_PEER, text);
+    }
     broadcast(group, &wire, member);
     net_storebook_gone(group->book, member);
     end_if_over(s, group);
@@ -449,7 +452,6 @@ static void bury(net_scheduler_t *s, net_member_t *member, const char *text)
         drop_unsettled(s, member);
         return;
     }
-    net_group_fail(member->group, KVS_ERR_PEER, text);
     gone(s, member, NET_GONE_DEAD, KVS_ERR_PEER, text);
 }
 

@@ -30,7 +30,6 @@ typedef struct net_stored {
     net_facts_t facts;          /* the first is {"type", …} */
     char opener[NET_LABEL_MAX]; /* the first to open it */
     bool *ready;                /* by server: told of it */
-    size_t n_ready;
     bool announced, open;
     bool *closed;   /* by rank: closed, */
     int64_t *waits; /* and waits for the others until then; 0: does not */
@@ -290,8 +289,9 @@ static const net_member_t *find_gone(net_storebook_t *book, const meeting_t *mee
 {
     for (size_t i = 0; i < book->group->n_members; i++) {
         const net_member_t *member = book->group->members[i];
-        bool needed = meeting->purpose == TO_OPEN ||
-                      (member->role == KVS_NET_WORKER && !meeting->came[member->rank]);
+        bool needed = meeting->purpose == TO_OPEN
+                          ? !net_group_spares(book->group, member)
+                          : member->role == KVS_NET_WORKER && !meeting->came[member->rank];
 
         if (needed && member->state != NET_PRESENT) {
             return member;
@@ -384,12 +384,23 @@ static kvs_status_t compare(const stored_t *store, const net_member_t *from,
     return KVS_OK;
 }
 
+/* Those that are gone and needed have failed the meeting. */
+static bool servers_are_ready(const net_storebook_t *book, const stored_t *store)
+{
+    for (int rank = 0; rank < book->group->n_servers; rank++) {
+        if (!store->ready[rank] && server(book, (size_t)rank)->state == NET_PRESENT) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static void open_if_ready(net_storebook_t *book, stored_t *store)
 {
     meeting_t *meeting = find_meeting(book, TO_OPEN, store->number, store->number);
 
     if (meeting != NULL && meeting->status == KVS_OK && store->announced &&
-        store->n_ready == (size_t)book->group->n_servers) {
+        servers_are_ready(book, store)) {
         store->open = true;
         succeed(book, meeting);
     }
@@ -404,7 +415,9 @@ static void announce(net_storebook_t *book, stored_t *store)
 
     store->announced = true;
     for (int rank = 0; rank < book->group->n_servers; rank++) {
-        book->say(book->arg, server(book, (size_t)rank), &wire, &lists);
+        if (server(book, (size_t)rank)->state == NET_PRESENT) {
+            book->say(book->arg, server(book, (size_t)rank), &wire, &lists);
+        }
     }
     open_if_ready(book, store);
 }
@@ -449,7 +462,6 @@ static kvs_status_t take_ready(net_storebook_t *book, const net_member_t *from,
     }
     if (store != NULL && !store->ready[from->rank]) { /* else it failed meanwhile */
         store->ready[from->rank] = true;
-        store->n_ready++;
         open_if_ready(book, store);
     }
     return KVS_OK;
@@ -588,6 +600,7 @@ void net_storebook_gone(net_storebook_t *book, const net_member_t *member)
     check_meetings(book);
     for (stored_t *store = book->stores; store != NULL; store = store->next) {
         if (!store->over) {
+            open_if_ready(book, store);
             close_if_over(book, store);
         }
     }

@@ -59,6 +59,8 @@
     X(wants_one_shape, "pushpull.no_init")                                                         \
     X(broadcasts_once, "broadcast.repeatable")                                                     \
     X(exchanges_early, "pushpull.overlapping")                                                     \
+    X(refuses_lists_dryly, "alone.lists_refused")                                                  \
+    X(refuses_arrays_dryly, "alone.not_allowed")                                                   \
     X(pretends_to_push, "capability.no_weights")                                                   \
     X(pretends_to_optimize, "optimizer.not_capable")
 

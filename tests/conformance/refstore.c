@@ -733,6 +733,12 @@ static kvs_status_t exchange(const ref_store_t *store, kvs_op_t *op, gather_t ga
 
 static kvs_status_t ref_exchange(void *self, kvs_op_t *op)
 {
+    if (has(self, M_refuses_lists_dryly) && (op->n_groups > 1 || op->groups[0].n_values > 1)) {
+        return kvs_fail(KVS_ERR_ARGUMENT, "no");
+    }
+    if (has(self, M_refuses_arrays_dryly)) {
+        return kvs_fail(KVS_ERR_UNAVAILABLE, "no");
+    }
     return has(self, M_exchanges_early) ? pushpull_one_by_one(self, op, false)
                                         : exchange(self, op, sum_values);
 }

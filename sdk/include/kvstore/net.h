@@ -212,7 +212,8 @@ typedef struct kvs_net_node_args {
      * plugins of a program have a job each under one scheduler. */
     const char *group;
     uint32_t no_servers; /* 1: this group has none, whatever the settings say */
-    uint32_t reserved;
+    /* 1, on all its nodes: the job goes on without servers that are lost, as long as one is left. */
+    uint32_t spares_servers;
     /* Both run on the I/O thread and may be called before wait_ready returns. The receiver of a
      * message owns it. Messages of a store opened here go to the store's own `message`. */
     void (*message)(void *arg, kvs_net_message_t *message);
