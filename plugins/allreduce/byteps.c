@@ -2,12 +2,10 @@
 /* byteps.c - the backend: what the core calls, given on to a worker, done in place in a job of one, or
  * refused in a process that is a server or a scheduler. Here is also said what byteps does not take:
  * lists, and arrays in host memory unless they are allowed. */
-#include "ar_link.h"
 #include "ar_settings.h"
+#include "byteps_link.h"
 #include "byteps_role.h"
-#include "byteps_server.h"
 #include "byteps_settings.h"
-#include "byteps_worker.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,45 +14,13 @@
 #define MAX_CREDIT     (INT64_C(1) << 20)
 
 typedef struct byteps_store {
-    ar_link_t *link;
+    byteps_link_t *link;
     byteps_worker_t *worker; /* or */
     byteps_role_t *role;     /* or neither: a job of one */
     bool allows_cpu;
 } byteps_store_t;
 
 /* ---- Opening and closing ------------------------------------------------------------------------------- */
-
-static kvs_status_t open_server(kvs_net_job_t *job, void **ret_server)
-{
-    return byteps_server_open(job, (byteps_server_t **)ret_server);
-}
-
-static kvs_status_t wait_server(void *server, int64_t timeout_ms)
-{
-    return byteps_server_wait_end(server, timeout_ms);
-}
-
-static kvs_status_t close_server(void *server, int64_t timeout_ms)
-{
-    return byteps_server_close(server, timeout_ms);
-}
-
-static const ar_plugin_t *plugin(void)
-{
-    static ar_plugin_t byteps = {
-        .group = "byteps",
-        .spares_servers = 1,
-        .event = byteps_worker_event,
-        .tick = byteps_worker_tick,
-        .server_open = open_server,
-        .server_wait_end = wait_server,
-        .server_close = close_server,
-    };
-
-    byteps.facts = byteps_facts;
-    byteps.n_facts = byteps_n_facts;
-    return &byteps;
-}
 
 static kvs_status_t read_sizes(const kvs_config_t *config, byteps_worker_args_t *args)
 {
@@ -84,19 +50,19 @@ static kvs_status_t open_worker(byteps_store_t *store, const kvs_net_settings_t 
                                         .timeout_ms = ar_option_ms(args->config, "timeout")};
     kvs_status_t status = read_sizes(args->config, &worker_args);
 
-    status = status == KVS_OK ? ar_link_get(plugin(), settings, &store->link) : status;
+    status = status == KVS_OK ? byteps_link_get(settings, &store->link) : status;
     if (status != KVS_OK) {
         return status;
     }
-    worker_args.node = ar_link_node(store->link);
+    worker_args.node = byteps_link_node(store->link);
     status = byteps_worker_new(&worker_args, &store->worker);
     if (status != KVS_OK) {
         return status;
     }
-    ar_link_add(store->link, store->worker);
+    byteps_link_add(store->link, store->worker);
     status = byteps_worker_open(store->worker);
     if (status != KVS_OK) {
-        ar_link_remove(store->link, store->worker);
+        byteps_link_remove(store->link, store->worker);
         byteps_worker_free(store->worker);
     }
     return status;
@@ -130,7 +96,7 @@ static kvs_status_t byteps_close(void *state, int64_t timeout_ms)
     byteps_store_t *store = state;
 
     if (store->worker != NULL) {
-        ar_link_remove(store->link, store->worker);
+        byteps_link_remove(store->link, store->worker);
         return byteps_worker_close(store->worker, timeout_ms);
     }
     return store->role != NULL ? byteps_role_close(store->role, ar_net_timeout(timeout_ms))

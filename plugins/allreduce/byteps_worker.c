@@ -584,10 +584,8 @@ static void lose(byteps_worker_t *worker, const kvs_net_event_t *event)
     }
 }
 
-void byteps_worker_event(void *store, const kvs_net_event_t *event)
+void byteps_worker_event(byteps_worker_t *worker, const kvs_net_event_t *event)
 {
-    byteps_worker_t *worker = store;
-
     pthread_mutex_lock(&worker->lock);
     switch ((kvs_net_event_kind_t)event->kind) {
     case KVS_NET_EVENT_LEFT:
@@ -661,9 +659,8 @@ static void expire(byteps_use_t *use, int64_t now)
     }
 }
 
-void byteps_worker_tick(void *store)
+void byteps_worker_tick(byteps_worker_t *worker)
 {
-    byteps_worker_t *worker = store;
     int64_t now = now_ns();
     byteps_use_t *next;
 

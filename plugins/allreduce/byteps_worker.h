@@ -151,9 +151,9 @@ void byteps_worker_key_release(byteps_key_t *key);
 kvs_status_t byteps_worker_issue(byteps_worker_t *worker);
 kvs_status_t byteps_worker_run(byteps_worker_t *worker, kvs_op_t *op);
 kvs_status_t byteps_worker_barrier(byteps_worker_t *worker);
-/* As in ar_plugin_t. */
-void byteps_worker_event(void *worker, const kvs_net_event_t *event);
-void byteps_worker_tick(void *worker);
+/* On the I/O thread: something has happened to the job; time has passed. */
+void byteps_worker_event(byteps_worker_t *worker, const kvs_net_event_t *event);
+void byteps_worker_tick(byteps_worker_t *worker);
 
 /* Release the lock, then tell the core what happened under it. I/O thread. */
 void byteps_worker_settle(byteps_worker_t *worker);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ar_link.c - one link a process. A forked child has none of its own until it creates a store. */
-#include "ar_link.h"
+/* byteps_link.c - one link a process. A forked child has none of its own until it creates a store. */
+#include "byteps_link.h"
+
+#include "byteps_server.h"
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -12,23 +14,22 @@
 #define GOODBYE_MS 2000 /* at the end of the process: for what is on its way */
 #define OTHERS_MS  3000 /* for the other workers, if this process hosts their scheduler */
 
-struct ar_link {
+struct byteps_link {
     /* fixed once it is open */
-    const ar_plugin_t *plugin;
     kvs_net_settings_t settings;
     pid_t pid;
     kvs_net_job_t *job;
     kvs_net_node_t *node;
-    void *server; /* NULL: not here */
+    byteps_server_t *server; /* NULL: not here */
 
     pthread_mutex_t lock;
-    void **stores; /* guarded by lock, as what follows */
-    size_t n_stores, n_room;
+    byteps_worker_t **workers; /* guarded by lock, as what follows */
+    size_t n_workers, n_room;
     bool is_over; /* a worker died, or the job failed: there is nobody to say goodbye to */
 };
 
 static pthread_mutex_t link_lock = PTHREAD_MUTEX_INITIALIZER;
-static ar_link_t *the_link; /* guarded by link_lock */
+static byteps_link_t *the_link; /* guarded by link_lock */
 
 /* ---- Events ------------------------------------------------------------------------------------------ */
 
@@ -41,12 +42,12 @@ static bool ends_job(const kvs_net_event_t *event)
 
 static void on_event(void *arg, const kvs_net_event_t *event)
 {
-    ar_link_t *link = arg;
+    byteps_link_t *link = arg;
 
     pthread_mutex_lock(&link->lock);
     link->is_over |= ends_job(event);
-    for (size_t i = 0; i < link->n_stores; i++) {
-        link->plugin->event(link->stores[i], event);
+    for (size_t i = 0; i < link->n_workers; i++) {
+        byteps_worker_event(link->workers[i], event);
     }
     pthread_mutex_unlock(&link->lock);
 }
@@ -54,60 +55,59 @@ static void on_event(void *arg, const kvs_net_event_t *event)
 /* Messages go to stores; there are none to the node itself. */
 static void on_message(void *arg, kvs_net_message_t *message)
 {
-    const ar_link_t *link = arg;
-
-    kvs_log(KVS_LOG_WARN, link->plugin->group, "a message from %s is for no store: dropped",
+    (void)arg;
+    kvs_log(KVS_LOG_WARN, "byteps", "a message from %s is for no store: dropped",
             message->from->label);
     kvs_net_message_release(message);
 }
 
 static void tick(void *arg)
 {
-    ar_link_t *link = arg;
+    byteps_link_t *link = arg;
 
     pthread_mutex_lock(&link->lock);
-    for (size_t i = 0; i < link->n_stores; i++) {
-        link->plugin->tick(link->stores[i]);
+    for (size_t i = 0; i < link->n_workers; i++) {
+        byteps_worker_tick(link->workers[i]);
     }
     pthread_mutex_unlock(&link->lock);
 }
 
 static void start_ticking(void *arg)
 {
-    ar_link_t *link = arg;
+    byteps_link_t *link = arg;
 
     (void)kvs_net_node_set_tick(link->node, TICK_MS, tick, link); /* on this thread it can't fail */
 }
 
-void ar_link_add(ar_link_t *link, void *store)
+void byteps_link_add(byteps_link_t *link, byteps_worker_t *worker)
 {
     pthread_mutex_lock(&link->lock);
-    link->stores[link->n_stores++] = store; /* ar_link_get has made room */
+    link->workers[link->n_workers++] = worker; /* byteps_link_get has made room */
     pthread_mutex_unlock(&link->lock);
 }
 
-void ar_link_remove(ar_link_t *link, void *store)
+void byteps_link_remove(byteps_link_t *link, byteps_worker_t *worker)
 {
     pthread_mutex_lock(&link->lock);
-    for (size_t i = 0; i < link->n_stores; i++) {
-        if (link->stores[i] == store) {
-            link->stores[i] = link->stores[--link->n_stores];
+    for (size_t i = 0; i < link->n_workers; i++) {
+        if (link->workers[i] == worker) {
+            link->workers[i] = link->workers[--link->n_workers];
         }
     }
     pthread_mutex_unlock(&link->lock);
 }
 
-kvs_net_node_t *ar_link_node(const ar_link_t *link)
+kvs_net_node_t *byteps_link_node(const byteps_link_t *link)
 {
     return link->node;
 }
 
 /* ---- Leaving ----------------------------------------------------------------------------------------- */
 
-static void free_link(ar_link_t *link)
+static void free_link(byteps_link_t *link)
 {
     pthread_mutex_destroy(&link->lock);
-    free(link->stores);
+    free(link->workers);
     free(link);
 }
 
@@ -115,14 +115,14 @@ static void free_link(ar_link_t *link)
  * is taken from under them, and the others see this process go. */
 static void leave(void)
 {
-    ar_link_t *link = the_link;
+    byteps_link_t *link = the_link;
     bool in_use, is_over;
 
     if (link == NULL || link->pid != getpid()) {
         return;
     }
     pthread_mutex_lock(&link->lock);
-    in_use = link->n_stores > 0;
+    in_use = link->n_workers > 0;
     is_over = link->is_over;
     pthread_mutex_unlock(&link->lock);
     if (in_use) {
@@ -132,8 +132,8 @@ static void leave(void)
     /* Nobody is left to be told of a failure, here as below. */
     (void)kvs_net_node_close(link->node, is_over ? 0 : GOODBYE_MS);
     if (link->server != NULL) {
-        (void)link->plugin->server_wait_end(link->server, is_over ? 0 : OTHERS_MS);
-        (void)link->plugin->server_close(link->server, is_over ? 0 : GOODBYE_MS);
+        (void)byteps_server_wait_end(link->server, is_over ? 0 : OTHERS_MS);
+        (void)byteps_server_close(link->server, is_over ? 0 : GOODBYE_MS);
     }
     (void)kvs_net_job_close(link->job, 0);
     free_link(link);
@@ -142,27 +142,25 @@ static void leave(void)
 static void leave_at_exit(void)
 {
     if (atexit(leave) != 0) {
-        kvs_log(KVS_LOG_DEBUG, "allreduce", "no memory to say goodbye at exit");
+        kvs_log(KVS_LOG_DEBUG, "byteps", "no memory to say goodbye at exit");
     }
 }
 
 /* ---- Joining ----------------------------------------------------------------------------------------- */
 
-static kvs_status_t open_nodes(ar_link_t *link)
+static kvs_status_t open_nodes(byteps_link_t *link)
 {
-    const ar_plugin_t *plugin = link->plugin;
     kvs_net_node_args_t args = KVS_NET_NODE_ARGS_INIT;
     kvs_status_t status = kvs_net_job_open(&link->settings, &link->job);
 
-    if (status == KVS_OK && plugin->server_open != NULL && kvs_net_job_hosts_server(link->job)) {
-        status = plugin->server_open(link->job, &link->server);
+    if (status == KVS_OK && kvs_net_job_hosts_server(link->job)) {
+        status = byteps_server_open(link->job, &link->server);
     }
     args.role = KVS_NET_WORKER;
-    args.facts = plugin->facts;
-    args.n_facts = plugin->n_facts;
-    args.group = plugin->group;
-    args.no_servers = plugin->server_open == NULL;
-    args.spares_servers = plugin->spares_servers;
+    args.facts = byteps_facts;
+    args.n_facts = byteps_n_facts;
+    args.group = "byteps";
+    args.spares_servers = 1;
     args.message = on_message;
     args.event = on_event;
     args.arg = link;
@@ -176,14 +174,12 @@ static kvs_status_t open_nodes(ar_link_t *link)
 }
 
 /* What failed is closed again, so that a later create may try anew. Keeps status and text. */
-static kvs_status_t undo(ar_link_t *link, kvs_status_t status)
+static kvs_status_t undo(byteps_link_t *link, kvs_status_t status)
 {
     char *text = strdup(kvs_plugin_host->last_error());
 
     (void)kvs_net_node_close(link->node, 0);
-    if (link->server != NULL) {
-        (void)link->plugin->server_close(link->server, 0);
-    }
+    (void)byteps_server_close(link->server, 0);
     (void)kvs_net_job_close(link->job, 0);
     free_link(link);
     (void)kvs_fail(status, "%s", text == NULL ? "no memory" : text);
@@ -191,17 +187,15 @@ static kvs_status_t undo(ar_link_t *link, kvs_status_t status)
     return status;
 }
 
-static kvs_status_t join(const ar_plugin_t *plugin, const kvs_net_settings_t *settings,
-                         ar_link_t **ret_link)
+static kvs_status_t join(const kvs_net_settings_t *settings, byteps_link_t **ret_link)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    ar_link_t *link = calloc(1, sizeof(*link));
+    byteps_link_t *link = calloc(1, sizeof(*link));
     kvs_status_t status;
 
     if (link == NULL) {
         return kvs_fail(KVS_ERR_NO_MEMORY, "no memory to join a job");
     }
-    link->plugin = plugin;
     link->settings = *settings;
     link->pid = getpid();
     pthread_mutex_init(&link->lock, NULL);
@@ -221,22 +215,21 @@ static bool is_same_job(const kvs_net_settings_t *a, const kvs_net_settings_t *b
            strcmp(a->job_id, b->job_id) == 0;
 }
 
-static kvs_status_t make_room(ar_link_t *link)
+static kvs_status_t make_room(byteps_link_t *link)
 {
-    void **grown;
+    byteps_worker_t **grown;
 
     pthread_mutex_lock(&link->lock);
-    link->n_room += link->n_room == link->n_stores ? 8 : 0;
-    grown = realloc(link->stores, link->n_room * sizeof(*grown));
+    link->n_room += link->n_room == link->n_workers ? 8 : 0;
+    grown = realloc(link->workers, link->n_room * sizeof(*grown));
     if (grown != NULL) {
-        link->stores = grown;
+        link->workers = grown;
     }
     pthread_mutex_unlock(&link->lock);
     return grown != NULL ? KVS_OK : kvs_fail(KVS_ERR_NO_MEMORY, "no memory for a store");
 }
 
-kvs_status_t ar_link_get(const ar_plugin_t *plugin, const kvs_net_settings_t *settings,
-                         ar_link_t **ret_link)
+kvs_status_t byteps_link_get(const kvs_net_settings_t *settings, byteps_link_t **ret_link)
 {
     kvs_status_t status = KVS_OK;
 
@@ -245,7 +238,7 @@ kvs_status_t ar_link_get(const ar_plugin_t *plugin, const kvs_net_settings_t *se
         the_link = NULL; /* the parent's: not ours to touch */
     }
     if (the_link == NULL) {
-        status = join(plugin, settings, &the_link);
+        status = join(settings, &the_link);
     } else if (!is_same_job(&the_link->settings, settings)) {
         status =
             kvs_fail(KVS_ERR_STATE,
