@@ -41,7 +41,7 @@ static void dtypes(cf_t *t)
 
 static void large(cf_t *t)
 {
-    static const int64_t sizes[] = {(1 << 16) - 1, (1 << 16) + 1, 3000001};
+    static const int64_t sizes[] = {(1 << 16) - 1, (1 << 16) + 1, 1100001};
 
     for (int i = 0; i < 3; i++) {
         cf_array_t *value = cf_ranked(t, KVS_DTYPE_float32, sizes[i], 0);
