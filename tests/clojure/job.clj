@@ -1,5 +1,5 @@
 ;; SPDX-License-Identifier: Apache-2.0
-;; job.clj - one program for every process of a job of two workers: server and scheduler serve inside
+;; job.clj - one program for every process of a job of two workers: the server serves inside
 ;; create, the workers push to one key and see the sum of both.
 (ns job
   (:require [org.apache.clojure-mxnet.kvstore :as kvstore]

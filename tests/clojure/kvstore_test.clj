@@ -108,6 +108,8 @@
     (is (= [10.0 40.0 90.0 160.0] (ndarray/->vec (ndarray/* a b))))
     (is (= [1.0 2.0 3.0 4.0] (ndarray/->vec a)))
     (is (= [3.0 6.0 9.0 12.0] (ndarray/->vec (ndarray/*= (ndarray/+= (ndarray/copy-to a (ndarray/zeros [2 2])) 0) 3))))
+    (is (= [1.0 2.5] (ndarray/->vec (ndarray/array (float-array [1 2.5]) [2]))))
+    (is (= [1.0 2.0 3.0 4.0] (seq (ndarray/to-array a))))
     (is (= [2 2] (ndarray/shape-vec a)))
     (is (= (context/cpu 2) (ndarray/context (ndarray/as-in-context a (context/cpu 2)))))
     (is (= 7.0 (ndarray/->nd-vec (ndarray/full [] 7))))

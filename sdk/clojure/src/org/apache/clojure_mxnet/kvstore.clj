@@ -12,7 +12,7 @@
             [org.apache.clojure-mxnet.ndarray :as ndarray])
   (:import (com.sun.jna CallbackThreadInitializer Function Memory Native Pointer)
            (com.sun.jna.ptr IntByReference PointerByReference)
-           (java.lang.ref Cleaner$Cleanable Reference)
+           (java.lang.ref Cleaner Cleaner$Cleanable Reference)
            (java.nio ByteBuffer)
            (java.util Set)
            (java.util.concurrent ConcurrentHashMap)
@@ -81,6 +81,22 @@
     (lib/fail "KVS_ERR_STATE" "this store is closed"))
   (.handle state))
 
+(def ^:private ^:const patience-ms 10000)
+
+(defn- await-calls
+  "Waits until no call is in the library, which those that were cancelled leave soon; gives up after
+  some time, as one may run an updater without end. Whether there is none."
+  [^State state]
+  (let [^AtomicLong users (.users state)
+        end (+ (System/nanoTime) (* patience-ms 1000000))]
+    (locking state
+      (loop []
+        (let [left-ms (quot (- end (System/nanoTime)) 1000000)]
+          (cond
+            (= closed (.get users)) true
+            (pos? left-ms) (do (.wait state left-ms) (recur))
+            :else false))))))
+
 (defn- close-state
   "Closes once: calls of other threads that still wait in the library are woken first."
   [^State state]
@@ -88,12 +104,12 @@
         before (.getAndUpdate users (reify java.util.function.LongUnaryOperator
                                       (applyAsLong [_ n] (if (neg? n) n (+ n closed)))))]
     (when-not (neg? before)
+      (.remove open-states state)
       (when (pos? before)
         (.invokeVoid ^Function @cancel* (object-array [(.handle state)]))
-        (locking state
-          (while (not= closed (.get users))
-            (.wait state))))
-      (.remove open-states state)
+        (when-not (await-calls state)
+          (lib/fail "KVS_ERR_TIMEOUT" "close: another thread's call has not ended within "
+                    (quot patience-ms 1000) " s; the store is left open")))
       (lib/check (lib/invoke-int close* (.handle state))))))
 
 (defn- close-quietly ^Runnable [state]
@@ -101,6 +117,8 @@
     (try
       (close-state state)
       (catch Throwable _ nil)))) ; nobody is left who could be told
+
+(def ^:private ^Cleaner cleaner (Cleaner/create)) ; its own: closing may wait for other processes
 
 (def ^:private close-at-exit
   (delay
@@ -112,7 +130,7 @@
         kvstore (KVStore. state (AtomicReference.))]
     (.add open-states state)
     @close-at-exit
-    (.set ^AtomicReference (.cleanable kvstore) (lib/when-unreachable kvstore (close-quietly state)))
+    (.set ^AtomicReference (.cleanable kvstore) (.register cleaner kvstore (close-quietly state)))
     kvstore))
 
 (defn- state-of ^State [kvstore]
@@ -199,10 +217,10 @@
           true)))))
 
 (defn create
-  "The store of that name; \"local\" if none is given. Options are the backend's, as keywords or texts
+  "The store of that name; if it isn't given, the configured one, else \"local\". Options are the backend's, as keywords or texts
   (`kvstore info NAME` lists them): {:timeout 30}. In a process whose role is server or scheduler it
   serves until the job is over and then ends the process, unless {:serve false}: run-server serves then."
-  ([] (create "local"))
+  ([] (create nil))
   ([name] (create name {}))
   ([name options]
    (let [serve (get options :serve true)
@@ -210,7 +228,7 @@
          keep (atom [])
          texts (map (fn [[k v]] [(snake k) (if (keyword? v) (clojure.core/name v) (str v))]) options)
          handle (PointerByReference.)]
-     (lib/check (lib/invoke-int create* (lib/text-argument "the name of a store" name)
+     (lib/check (lib/invoke-int create* (when name (lib/text-argument "the name of a store" name))
                                 (c-table keep 16 texts (partial put-option keep))
                                 (long (count options)) handle))
      (Reference/reachabilityFence keep)

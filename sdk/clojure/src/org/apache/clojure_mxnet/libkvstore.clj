@@ -22,7 +22,7 @@
   "The statuses that this binding decides itself, by kvstore.h's numbers."
   {"KVS_ERR_ARGUMENT" -1, "KVS_ERR_NO_MEMORY" -2, "KVS_ERR_SHAPE" -5, "KVS_ERR_DTYPE" -6,
    "KVS_ERR_STORAGE" -8, "KVS_ERR_RANGE" -9, "KVS_ERR_NOT_IMPLEMENTED" -10, "KVS_ERR_STATE" -11,
-   "KVS_ERR_UNAVAILABLE" -12, "KVS_ERR_CALLBACK" -19})
+   "KVS_ERR_UNAVAILABLE" -12, "KVS_ERR_TIMEOUT" -16, "KVS_ERR_CALLBACK" -19})
 
 (defn fail
   "Throws what a failing call of the library throws, with the text that the words make."
@@ -157,12 +157,6 @@
   []
   (.get living))
 
-(defn when-unreachable
-  "Calls `action` once, when `object` is collected or the result's clean is called. It must not refer
-  to `object`."
-  ^Cleaner$Cleanable [object ^Runnable action]
-  (.register cleaner object action))
-
 ;; Native memory that is freed with the object, or before by free-block.
 (deftype Block [^Pointer pointer ^long n-bytes ^objects cleanable])
 
@@ -189,7 +183,7 @@
     (note-allocation n-bytes)
     (let [block (Block. (Pointer. place) n-bytes (object-array 1))]
       (aset ^objects (.cleanable block) 0
-            (when-unreachable block (release-action place n-bytes)))
+            (.register cleaner block (release-action place n-bytes)))
       (.clear ^Pointer (.pointer block) n-bytes)
       block)))
 

@@ -6,7 +6,7 @@
 ;; rows (row-sparse) and operations in place, is marked in the README. Not thread-safe: who writes an
 ;; array lets no other thread use it.
 (ns org.apache.clojure-mxnet.ndarray
-  (:refer-clojure :exclude [* + - / empty set])
+  (:refer-clojure :exclude [* + - / empty set to-array])
   (:require [org.apache.clojure-mxnet.context :as context]
             [org.apache.clojure-mxnet.libkvstore :as lib])
   (:import (clojure.lang IFn$DDD IFn$LLL)
@@ -283,19 +283,23 @@
       (store-span! pointer (.dtype a) start (repeated (.dtype a) x n)))
     a))
 
+(def ^:private float-array-class (class (float-array 0)))
+
 (defn- put-numbers!
-  "Writes as many numbers as the array stores."
+  "Writes as many numbers as the array stores; a Java array of floats as it is, if the dtype is that."
   [^NDArray a numbers]
-  (let [pointer (part a 0)
-        numbers (map #(number-for (.dtype a) %) numbers)
+  (let [^Pointer pointer (part a 0)
         given (count numbers)
         make (if (floating? (.dtype a)) double-array long-array)]
     (when-not (= given (n-stored a))
       (lib/fail "KVS_ERR_SHAPE" given " numbers are given for an array of shape "
                 (pr-str (.dims a)) ", which stores " (n-stored a)))
-    (dorun (map-indexed (fn [i part]
-                          (store-span! pointer (.dtype a) (clojure.core/* span (long i)) (make part)))
-                        (partition-all span numbers)))
+    (if (and (= "float32" (.dtype a)) (instance? float-array-class numbers))
+      (.write pointer 0 ^floats numbers 0 (int given))
+      (dorun (map-indexed (fn [i part]
+                            (store-span! pointer (.dtype a) (clojure.core/* span (long i))
+                                         (make (map #(number-for (.dtype a) %) part))))
+                          (partition-all span numbers))))
     a))
 
 (defn full
@@ -514,16 +518,22 @@
     a
     (copy-to a (empty (shape a) {:ctx ctx :dtype (dtype a)}))))
 
-(defn ->vec
-  "Its elements in row-major order: floats, doubles or longs. Of a row-sparse array those of its dense form."
+(defn to-array
+  "Its elements in row-major order, as a Java array of floats, doubles or longs. Of a row-sparse array
+  those of its dense form."
   [a]
   (let [^NDArray a (if (sparse? a) (->dense a) a)
         n (size a)]
     (when (> n Integer/MAX_VALUE)
-      (lib/fail "KVS_ERR_ARGUMENT" "an array of " n " elements is too large for a vector"))
+      (lib/fail "KVS_ERR_ARGUMENT" "an array of " n " elements is too large for one of Java"))
     (if (= "float32" (.dtype a))
-      (vec (.getFloatArray (part a 0) 0 (int n)))
-      (vec (load-span (part a 0) (.dtype a) 0 n)))))
+      (.getFloatArray (part a 0) 0 (int n))
+      (load-span (part a 0) (.dtype a) 0 n))))
+
+(defn ->vec
+  "As to-array, a vector."
+  [a]
+  (vec (to-array a)))
 
 (defn ->nd-vec
   "Its elements as vectors of vectors, as deep as it has dimensions; of a scalar the number."
