@@ -801,7 +801,12 @@ kvs_status_t kvs_store_is_capable(kvs_store_t *store, const char *capability, in
     }
     for (size_t i = 0; i < sizeof(capabilities) / sizeof(capabilities[0]); i++) {
         if (strcmp(capabilities[i].name, capability) == 0) {
-            *ret_capable = (store->backend->capabilities & capabilities[i].bit) != 0;
+            uint32_t can = store->backend->capabilities;
+
+            can = store->ops->capabilities == NULL
+                      ? can
+                      : can & store->ops->capabilities(store->state, can);
+            *ret_capable = (can & capabilities[i].bit) != 0;
             return KVS_OK;
         }
     }

@@ -4,6 +4,7 @@
  * server or a scheduler. */
 #include "dist_link.h"
 #include "dist_local.h"
+#include "dist_p3.h"
 #include "dist_role.h"
 
 #include <ctype.h>
@@ -14,6 +15,7 @@
 typedef struct dist_store {
     kvs_hoststore_t host; /* first: of a store in this process */
     uint16_t n_codecs;    /* of it: calls of set_gradient_compression */
+    bool p3;              /* slices by priority, and updates by the workers */
     dist_link_t *link;
     dist_worker_t *worker; /* or */
     dist_role_t *role;     /* or neither: in this process */
@@ -63,7 +65,8 @@ static kvs_status_t open_worker(dist_store_t *store, const kvs_net_settings_t *s
         .type = args->type,
         .loaded = args->loaded,
         .timeout_ms = milliseconds(kvs_plugin_host->option(config, "timeout")),
-        .cut_elems = strtoll(kvs_plugin_host->option(config, "bigarray_bound"), NULL, 10)};
+        .cut_elems = strtoll(kvs_plugin_host->option(config, "bigarray_bound"), NULL, 10),
+        .slice = store->p3 ? dist_p3_slice(kvs_plugin_host->option(config, "slice_threshold")) : 0};
     kvs_status_t status = dist_link_get(settings, &store->link);
 
     if (status != KVS_OK) {
@@ -83,31 +86,21 @@ static kvs_status_t open_worker(dist_store_t *store, const kvs_net_settings_t *s
     return status;
 }
 
-/* Slices of P3 are summed in rounds, and updated by the workers. */
-static kvs_status_t check_p3(const char *type)
-{
-    const char *van = getenv("DMLC_PS_VAN_TYPE");
-
-    return van != NULL && strcmp(van, "p3") == 0 && dist_type_is_async(type)
-               ? kvs_fail(KVS_ERR_ARGUMENT,
-                          "'%s' is asynchronous, and P3 (DMLC_PS_VAN_TYPE=p3) is for synchronous "
-                          "stores only; unset it, or create 'dist_sync'",
-                          type)
-               : KVS_OK;
-}
-
 static kvs_status_t dist_open(void *state, const kvs_open_args_t *args)
 {
     dist_store_t *store = state;
     kvs_net_settings_t settings;
-    kvs_status_t status = check_p3(args->type);
+    const char *p3 = kvs_plugin_host->option(args->config, "p3");
+    kvs_status_t status = dist_p3_check(p3, args->type);
 
+    store->p3 = dist_p3_is_on(p3);
     if (status == KVS_OK) {
         status = kvs_net_settings_read(look_up, (void *)(uintptr_t)args->config, &settings);
     }
     if (status != KVS_OK) {
         return status;
     }
+    settings.window_bytes = store->p3 ? DIST_P3_WINDOW : settings.window_bytes;
     if (settings.role != KVS_NET_WORKER) {
         return dist_role_open(&settings, kvs_plugin_host->option(args->config, "announce"),
                               &store->role);
@@ -166,12 +159,33 @@ static kvs_status_t dist_run(void *state, kvs_op_t *op)
                                  : dist_local_run(&store->host, op);
 }
 
+/* What optimizers in the store are for. */
+static kvs_status_t check_optimizer(const dist_store_t *store, const char *what)
+{
+    if (store->role != NULL) {
+        return dist_role_refuse(store->role, what);
+    }
+    return store->p3 ? kvs_fail(KVS_ERR_NOT_IMPLEMENTED,
+                                "not implemented: %s by stores with P3 (DMLC_PS_VAN_TYPE=p3); "
+                                "workers update: see kvs_optimizer_create",
+                                what)
+                     : KVS_OK;
+}
+
+static uint32_t dist_capabilities(void *state, uint32_t of_backend)
+{
+    const dist_store_t *store = state;
+
+    return store->p3 ? of_backend & ~(uint32_t)KVS_CAN_OPTIMIZER : of_backend;
+}
+
 static kvs_status_t dist_set_optimizer(void *state, const kvs_optimizer_spec_t *spec)
 {
     dist_store_t *store = state;
+    kvs_status_t status = check_optimizer(store, "set_optimizer");
 
-    if (store->role != NULL) {
-        return dist_role_refuse(store->role, "set_optimizer");
+    if (status != KVS_OK) {
+        return status;
     }
     return store->worker != NULL ? dist_worker_set_optimizer(store->worker, spec)
                                  : kvs_hoststore_set_optimizer(&store->host, spec);
@@ -180,9 +194,10 @@ static kvs_status_t dist_set_optimizer(void *state, const kvs_optimizer_spec_t *
 static kvs_status_t dist_set_optimizer_attr(void *state, const kvs_param_t *attr)
 {
     dist_store_t *store = state;
+    kvs_status_t status = check_optimizer(store, "set_optimizer_attr");
 
-    if (store->role != NULL) {
-        return dist_role_refuse(store->role, "set_optimizer_attr");
+    if (status != KVS_OK) {
+        return status;
     }
     return store->worker != NULL ? dist_worker_set_optimizer_attr(store->worker, attr)
                                  : kvs_hoststore_set_optimizer_attr(&store->host, attr);
@@ -191,9 +206,10 @@ static kvs_status_t dist_set_optimizer_attr(void *state, const kvs_param_t *attr
 static kvs_status_t dist_save_optimizer_states(void *state, const char *path, int dump_optimizer)
 {
     dist_store_t *store = state;
+    kvs_status_t status = check_optimizer(store, "save_optimizer_states");
 
-    if (store->role != NULL) {
-        return dist_role_refuse(store->role, "save_optimizer_states");
+    if (status != KVS_OK) {
+        return status;
     }
     return store->worker != NULL
                ? dist_worker_save_states(store->worker, path, dump_optimizer)
@@ -203,9 +219,10 @@ static kvs_status_t dist_save_optimizer_states(void *state, const char *path, in
 static kvs_status_t dist_load_optimizer_states(void *state, const char *path)
 {
     dist_store_t *store = state;
+    kvs_status_t status = check_optimizer(store, "load_optimizer_states");
 
-    if (store->role != NULL) {
-        return dist_role_refuse(store->role, "load_optimizer_states");
+    if (status != KVS_OK) {
+        return status;
     }
     return store->worker != NULL ? dist_worker_load_states(store->worker, path)
                                  : kvs_hoststore_load_optimizer_states(&store->host, path);
@@ -349,6 +366,7 @@ static const kvs_backend_ops_t dist_ops = {
     .send_command = dist_send_command,
     .num_dead_nodes = dist_num_dead_nodes,
     .run_server = dist_run_server,
+    .capabilities = dist_capabilities,
 };
 
 static const int32_t dist_devices[] = {KVS_DEVICE_CPU};
@@ -360,6 +378,16 @@ static const kvs_option_info_t dist_options[] = {
      .preset = "1000000",
      .doc = "elements from which an array is cut over all servers",
      .variable = "MXNET_KVSTORE_BIGARRAY_BOUND"},
+    {.name = "p3",
+     .type = "text",
+     .preset = "",
+     .doc = "1 or p3: arrays travel in slices by priority, and workers update; synchronous stores",
+     .variable = "DMLC_PS_VAN_TYPE"},
+    {.name = "slice_threshold",
+     .type = "size",
+     .preset = "40000",
+     .doc = "with p3: elements of a slice at most",
+     .variable = "MXNET_KVSTORE_SLICE_THRESHOLD"},
     {.name = "role",
      .type = "text",
      .preset = "",

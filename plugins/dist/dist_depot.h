@@ -20,6 +20,7 @@
 typedef struct dist_depot dist_depot_t;
 typedef struct dist_entry dist_entry_t;
 typedef struct dist_name dist_name_t;
+typedef struct dist_outs dist_outs_t;
 typedef struct dist_loading dist_loading_t;
 
 /* Something that waits, looked at as time passes. */
@@ -37,6 +38,7 @@ void dist_wait_end(dist_server_t *server, dist_wait_t *wait);
 /* One worker's push in a round. */
 typedef struct dist_push {
     uint64_t request;
+    int32_t priority;
     int64_t n_parts; /* that have come, in order; 0: none yet */
     bool wants_value;
     uint16_t codec;
@@ -126,7 +128,7 @@ struct dist_entry {
     size_t row_bytes;
     int64_t n_first; /* of a row-sparse array: rows of the first value */
     size_t elem_bytes, n_bytes;
-    int64_t n_parts;
+    int64_t part_elems, n_parts;
     dist_part_state_t *parts;
     uint32_t n_readers; /* of all parts */
     void *weight;
@@ -163,7 +165,8 @@ void dist_entry_take_pull(dist_entry_t *entry, const dist_header_t *header,
 int64_t dist_entry_part_elems(const dist_entry_t *entry, int64_t part);
 void *dist_entry_part(const dist_entry_t *entry, void *array, int64_t part);
 /* Send a part of the value; it stays as it is until it was received. */
-void dist_entry_send_part(dist_entry_t *entry, int worker, uint64_t request, int64_t part);
+void dist_entry_send_part(dist_entry_t *entry, int worker, uint64_t request, int32_t priority,
+                          int64_t part);
 /* Answer the pulls that waited for the rounds so far. */
 void dist_entry_answer_pulls(dist_entry_t *entry);
 
@@ -310,8 +313,10 @@ void dist_states_free(dist_depot_t *depot);
 struct dist_depot {
     dist_depot_t *next;
     dist_server_t *server;
+    dist_outs_t *outs; /* the server's */
     kvs_net_node_t *node;
     uint32_t number; /* the store's */
+    int64_t slice;   /* elements of a part at most; 0: as many as fit */
     int rank;        /* the server's */
     int n_workers, n_servers;
     bool is_async;

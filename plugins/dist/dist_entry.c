@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dist_entry.c - one shard of one key: its memory, its first value, and answers with its value, which
  * are read from that memory: a part is not changed before everybody has received it. */
-#include "dist_depot.h"
+#include "dist_out.h"
 
 #include "dist_place.h"
 
@@ -75,8 +75,10 @@ static void set_view(dist_entry_t *entry)
 
 static kvs_status_t allocate(dist_entry_t *entry)
 {
-    int64_t n_parts = dist_n_parts(entry->record.dtype, entry->shard->n);
+    int64_t n_each = dist_part_elems(entry->record.dtype, entry->depot->slice);
+    int64_t n_parts = dist_n_parts(n_each, entry->shard->n);
 
+    entry->part_elems = n_each;
     entry->n_parts = n_parts;
     entry->parts = calloc((size_t)n_parts, sizeof(*entry->parts));
     if (entry->parts == NULL) {
@@ -150,15 +152,14 @@ kvs_status_t dist_entry_new(dist_depot_t *depot, const dist_header_t *header,
 
 int64_t dist_entry_part_elems(const dist_entry_t *entry, int64_t part)
 {
-    int64_t n_each = dist_part_elems(entry->record.dtype), n = entry->shard->n - part * n_each;
+    int64_t n = entry->shard->n - part * entry->part_elems;
 
-    return n < n_each ? n : n_each;
+    return n < entry->part_elems ? n : entry->part_elems;
 }
 
 void *dist_entry_part(const dist_entry_t *entry, void *array, int64_t part)
 {
-    return (char *)array +
-           (size_t)(part * dist_part_elems(entry->record.dtype)) * entry->elem_bytes;
+    return (char *)array + (size_t)(part * entry->part_elems) * entry->elem_bytes;
 }
 
 /* ---- The first value ----------------------------------------------------------------------------------- */
@@ -202,7 +203,8 @@ static void part_is_read(void *arg, kvs_status_t status, const char *text)
     dist_depot_let_go(depot);
 }
 
-void dist_entry_send_part(dist_entry_t *entry, int worker, uint64_t request, int64_t part)
+void dist_entry_send_part(dist_entry_t *entry, int worker, uint64_t request, int32_t priority,
+                          int64_t part)
 {
     dist_depot_t *depot = entry->depot;
     dist_header_t header = {.kind = DIST_PART,
@@ -211,13 +213,12 @@ void dist_entry_send_part(dist_entry_t *entry, int worker, uint64_t request, int
                             .key = entry->record.id,
                             .digest = entry->digest,
                             .round = entry->n_done,
-                            .first = part * dist_part_elems(entry->record.dtype),
+                            .first = part * entry->part_elems,
                             .n = dist_entry_part_elems(entry, part)};
     uint8_t bytes[DIST_MAX_HEADER_BYTES];
     kvs_net_send_t net = KVS_NET_SEND_INIT;
     bool copied = (size_t)header.n * entry->elem_bytes <= COPY_BYTES;
 
-    net.flags = KVS_NET_URGENT;
     net.store = depot->number;
     net.header = bytes;
     net.n_header_bytes = dist_header_encode(&header, bytes);
@@ -226,19 +227,22 @@ void dist_entry_send_part(dist_entry_t *entry, int worker, uint64_t request, int
     net.done = copied ? NULL : part_is_read;
     net.arg = &entry->parts[part];
     /* A worker that can't be reached is told nothing: its events do that. */
-    if (kvs_net_send(depot->node, kvs_net_node_peer(depot->node, KVS_NET_WORKER, worker), &net) ==
-            KVS_OK &&
-        !copied) {
+    if (!copied) {
         entry->parts[part].n_readers++;
         entry->n_readers++;
         depot->n_readers++;
     }
+    if (dist_out_send(depot, worker, priority, &net) != KVS_OK && !copied) {
+        entry->parts[part].n_readers--;
+        entry->n_readers--;
+        depot->n_readers--;
+    }
 }
 
-static void send_value(dist_entry_t *entry, int worker, uint64_t request)
+static void send_value(dist_entry_t *entry, int worker, uint64_t request, int32_t priority)
 {
     for (int64_t part = 0; part < entry->n_parts; part++) {
-        dist_entry_send_part(entry, worker, request, part);
+        dist_entry_send_part(entry, worker, request, priority, part);
     }
 }
 
@@ -261,7 +265,7 @@ static void answer_pull(dist_entry_t *entry, const dist_header_t *header, int wo
         dist_states_answer(entry, header, worker);
         kvs_net_message_release(message);
     } else {
-        send_value(entry, worker, header->request);
+        send_value(entry, worker, header->request, header->priority);
         kvs_net_message_release(message);
     }
 }

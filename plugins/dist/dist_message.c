@@ -90,6 +90,8 @@ size_t dist_header_encode(const dist_header_t *header, uint8_t *bytes)
     at = put_u32(at, header->optimizer);
     at = put_u32(at, header->states);
     at = put_u32(at, header->n_scalars);
+    at = put_u32(at, (uint32_t)header->priority);
+    at = put_u32(at, 0);
     for (uint32_t i = 0; i < header->n_scalars; i++) {
         at = put_real(at, header->scalars[i]);
     }
@@ -114,6 +116,8 @@ static void get_header(dist_view_t *view, dist_header_t *header)
     header->optimizer = dist_get_u32(view);
     header->states = dist_get_u32(view);
     header->n_scalars = dist_get_u32(view);
+    header->priority = (int32_t)dist_get_u32(view);
+    view->failed |= dist_get_u32(view) != 0;
     view->failed |= header->n_scalars > KVS_OPTIMIZER_MAX_SCALARS;
     for (uint32_t i = 0; !view->failed && i < header->n_scalars; i++) {
         header->scalars[i] = dist_get_real(view);
@@ -158,8 +162,7 @@ static int is_malformed(const dist_header_t *header, size_t n_body_bytes)
     case NOTHING:
         return n_body_bytes != 0;
     case ELEMENTS:
-        return header->dtype >= KVS_N_DTYPES || header->n > dist_part_elems(header->dtype) ||
-               header->first % dist_part_elems(header->dtype) != 0 ||
+        return header->dtype >= KVS_N_DTYPES || header->n > dist_part_elems(header->dtype, 0) ||
                has_wrong_size(header, n_body_bytes);
     case TEXT:
         return header->status > 0 ||
@@ -192,15 +195,15 @@ kvs_status_t dist_header_decode(const void *bytes, size_t n_bytes, size_t n_body
     return KVS_OK;
 }
 
-int64_t dist_part_elems(int dtype)
+int64_t dist_part_elems(int dtype, int64_t slice)
 {
-    return DIST_PART_BYTES / (int64_t)kvs_dtype_bytes(dtype);
+    int64_t n = DIST_PART_BYTES / (int64_t)kvs_dtype_bytes(dtype);
+
+    return slice > 0 && slice < n ? slice : n;
 }
 
-int64_t dist_n_parts(int dtype, int64_t n_elems)
+int64_t dist_n_parts(int64_t n_each, int64_t n_elems)
 {
-    int64_t n_each = dist_part_elems(dtype);
-
     return n_elems == 0 ? 1 : (n_elems - 1) / n_each + 1;
 }
 

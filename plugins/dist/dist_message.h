@@ -87,6 +87,7 @@ typedef struct dist_header {
     int32_t status;
     uint32_t optimizer; /* which set_optimizer of its worker this push is for; 0: none */
     uint32_t states;
+    int32_t priority;   /* what is urgent goes first, both ways */
     uint32_t n_scalars; /* those behind it are 0 */
     double scalars[KVS_OPTIMIZER_MAX_SCALARS];
 } dist_header_t;
@@ -94,7 +95,7 @@ typedef struct dist_header {
 /* In `states` of a push: a row-sparse gradient changes only the rows that it lists. */
 #define DIST_LAZY UINT32_C(0x80000000)
 
-#define DIST_HEADER_BYTES     80 /* without scalars */
+#define DIST_HEADER_BYTES     88 /* without scalars */
 #define DIST_MAX_HEADER_BYTES (DIST_HEADER_BYTES + 8 * KVS_OPTIMIZER_MAX_SCALARS)
 
 /* Writes to `bytes`, which has room for DIST_MAX_HEADER_BYTES; gives their number. */
@@ -103,10 +104,10 @@ size_t dist_header_encode(const dist_header_t *header, uint8_t *bytes);
 kvs_status_t dist_header_decode(const void *bytes, size_t n_bytes, size_t n_body_bytes,
                                 dist_header_t *ret_header);
 
-/* Elements of a part of an array of this dtype. */
-int64_t dist_part_elems(int dtype);
-/* How many parts `n_elems` elements make: at least one. */
-int64_t dist_n_parts(int dtype, int64_t n_elems);
+/* Elements of a part of an array of this dtype; at most `slice`, if that is not 0. */
+int64_t dist_part_elems(int dtype, int64_t slice);
+/* How many parts of `n_each` elements `n_elems` make: at least one. */
+int64_t dist_n_parts(int64_t n_each, int64_t n_elems);
 
 /* Rows travel with their ids: the number of all rows of this push (8 bytes), n ids, n rows. */
 #define DIST_ROWS_HEAD 8

@@ -81,7 +81,7 @@ static bool sends_elements(const dist_request_t *request)
 /* Nothing is left to be sent or read. */
 static bool is_idle(const dist_request_t *request)
 {
-    return request->started && !request->queued && request->n_held == 0;
+    return request->started && request->item.place == 0 && request->n_held == 0;
 }
 
 /* Are the values of the request's group still read by any of its requests? */
@@ -174,6 +174,7 @@ static dist_header_t header_of(const dist_request_t *request)
         header.digest = key->digest;
         header.dtype = (uint8_t)key->record.dtype;
         header.round = request->group->round;
+        header.priority = request->group->priority;
         header.timeout_ms = request->worker->timeout_ms;
     }
     return header;
@@ -248,7 +249,8 @@ static kvs_status_t send_elements(dist_request_t *request)
     const dist_group_t *group = request->group;
     dist_header_t header = header_of(request);
     kvs_net_send_t net = KVS_NET_SEND_INIT;
-    int64_t n_part = dist_part_elems(header.dtype), n_left = request->n - request->n_sent;
+    int64_t n_part = dist_part_elems(header.dtype, request->worker->slice),
+            n_left = request->n - request->n_sent;
     bool copied = dist_pack_bytes(group, request->n) <= DIST_COPY_BYTES;
     kvs_status_t status;
 
@@ -350,97 +352,128 @@ static bool all_is_sent(const dist_request_t *request)
     return request->opened && (!sends_elements(request) || request->n_sent == request->n);
 }
 
-static void pop(dist_queue_t *queue)
+static dist_key_t *key_of(const dist_request_t *request)
 {
-    dist_request_t *request = queue->first;
+    return request->group == NULL ? NULL : request->group->pub->key->state;
+}
 
-    queue->first = request->next;
-    request->next = NULL;
-    request->queued = false;
+static void leave_queue(dist_request_t *request)
+{
+    dist_key_t *key = key_of(request);
+
+    if (request->item.place == 0) {
+        return;
+    }
+    dist_queue_remove(&request->worker->wires[request->server].queue, &request->item);
+    if (key != NULL) {
+        key->n_queued--;
+    }
+}
+
+/* Calls come after what was issued before them. */
+static bool join_queue(dist_request_t *request)
+{
+    dist_worker_t *worker = request->worker;
+    dist_queue_t *queue = &worker->wires[request->server].queue;
+    dist_key_t *key = key_of(request);
+    int32_t priority = key == NULL ? dist_queue_lowest(queue, 0) : request->group->priority;
+    uint64_t order = key == NULL ? worker->last_order : request->group->op->pub->sequence;
+
+    if (!dist_queue_add(queue, &request->item, priority, order)) {
+        return false;
+    }
+    if (key != NULL && (key->n_queued++ == 0 || key->queued_priority > priority)) {
+        key->queued_priority = priority;
+    }
+    return true;
+}
+
+static void raise_in(dist_queue_t *queue, const dist_key_t *key, int32_t priority)
+{
+    for (dist_item_t *item = queue->oldest; item != NULL; item = item->newer) {
+        if (key_of((dist_request_t *)item) == key) {
+            dist_queue_raise(queue, item, priority);
+        }
+    }
+}
+
+void dist_requests_raise(dist_worker_t *worker, dist_key_t *key, int32_t priority)
+{
+    if (key->n_queued == 0 || key->queued_priority >= priority) {
+        return;
+    }
+    key->queued_priority = priority;
+    for (int s = 0; s < worker->n_servers; s++) {
+        raise_in(&worker->wires[s].queue, key, priority);
+    }
+}
+
+/* Send its next message. False: the server has to receive first. */
+static bool send_one(dist_request_t *request)
+{
+    kvs_status_t status = send_next(request);
+    char *text;
+
+    if (status == KVS_NET_AGAIN) {
+        request->worker->wires[request->server].full = true;
+        return false;
+    }
+    dist_queue_end_turn(&request->worker->wires[request->server].queue);
+    if (status == KVS_OK) {
+        request->opened = true;
+        request->active_ns = dist_now_ns();
+        if (all_is_sent(request)) {
+            leave_queue(request);
+            look_at(request);
+        }
+        return true;
+    }
+    text = strdup(kvs_plugin_host->last_error());
+    leave_queue(request);
+    fail_request(request, status, text == NULL ? "no memory" : text);
+    free(text);
+    return true;
 }
 
 /* Not recursive: what ends here may put new requests into this queue. */
 static void pump(dist_worker_t *worker, uint32_t server)
 {
-    dist_queue_t *queue = &worker->queues[server];
+    dist_wire_t *wire = &worker->wires[server];
+    dist_item_t *item;
 
-    if (queue->pumping) {
+    if (wire->pumping || wire->full) {
         return;
     }
-    queue->pumping = true;
-    while (queue->first != NULL) {
-        dist_request_t *request = queue->first;
-        kvs_status_t status = send_next(request);
-
-        if (status == KVS_NET_AGAIN) {
-            break;
-        }
-        if (status == KVS_OK) {
-            request->opened = true;
-            request->active_ns = dist_now_ns();
-            if (all_is_sent(request)) {
-                pop(queue);
-                look_at(request);
-            }
-        } else {
-            char *text = strdup(kvs_plugin_host->last_error());
-
-            pop(queue);
-            fail_request(request, status, text == NULL ? "no memory" : text);
-            free(text);
-        }
+    wire->pumping = true;
+    while ((item = dist_queue_next(&wire->queue)) != NULL && send_one((dist_request_t *)item)) {
     }
-    queue->pumping = false;
+    wire->pumping = false;
 }
 
 void dist_request_start(dist_request_t *request)
 {
     dist_worker_t *worker = request->worker;
-    dist_queue_t *queue = &worker->queues[request->server];
-    bool was_empty = queue->first == NULL;
 
     request->started = true;
     request->active_ns = dist_now_ns();
-    if (request->server >= (uint32_t)worker->n_servers || !take_id(request)) {
+    if (request->server >= (uint32_t)worker->n_servers || !take_id(request) ||
+        !join_queue(request)) {
         fail_request(request, KVS_ERR_NO_MEMORY, "no memory for a request");
         return;
     }
-    request->queued = true;
-    if (was_empty) {
-        queue->first = request;
-    } else {
-        queue->last->next = request;
-    }
-    queue->last = request;
-    if (was_empty) { /* else somebody else sends what was there first */
-        pump(worker, request->server);
-    }
+    pump(worker, request->server);
 }
 
 void dist_request_withdraw(dist_request_t *request)
 {
-    dist_queue_t *queue = &request->worker->queues[request->server];
-
-    if (!request->queued) {
-        return;
-    }
-    if (queue->first == request) {
-        pop(queue);
-        return;
-    }
-    for (dist_request_t *before = queue->first; before != NULL; before = before->next) {
-        if (before->next == request) {
-            before->next = request->next;
-            queue->last = queue->last == request ? before : queue->last;
-        }
-    }
-    request->queued = false;
+    leave_queue(request);
 }
 
 void dist_requests_send(dist_worker_t *worker, int server)
 {
     pthread_mutex_lock(&worker->lock);
     if (server >= 0 && server < worker->n_servers) {
+        worker->wires[server].full = false;
         pump(worker, (uint32_t)server);
     }
     dist_worker_settle(worker);
@@ -450,12 +483,12 @@ void dist_requests_send(dist_worker_t *worker, int server)
 
 static void empty_queue(dist_worker_t *worker, int server)
 {
-    dist_queue_t *queue = &worker->queues[server];
+    dist_queue_t *queue = &worker->wires[server].queue;
 
-    while (queue->first != NULL) {
-        dist_request_t *request = queue->first;
+    while (queue->oldest != NULL) {
+        dist_request_t *request = (dist_request_t *)queue->oldest;
 
-        pop(queue);
+        leave_queue(request);
         if (request->ended) {
             look_at(request);
         }

@@ -506,8 +506,8 @@ static void step_part(dist_entry_t *entry, int64_t part, const void *grad)
     const dist_round_t *round = entry->rounds[0];
 
     kvs_opt_step(round->opt, &round->update, &entry->opt, entry->record.dtype,
-                 part * dist_part_elems(entry->record.dtype), dist_entry_part_elems(entry, part),
-                 grad, dist_entry_part(entry, entry->weight, part));
+                 part * entry->part_elems, dist_entry_part_elems(entry, part), grad,
+                 dist_entry_part(entry, entry->weight, part));
 }
 
 static void answer_part(dist_entry_t *entry, int64_t part)
@@ -516,7 +516,7 @@ static void answer_part(dist_entry_t *entry, int64_t part)
         const dist_push_t *push = &entry->rounds[0]->pushes[w];
 
         if (needs(entry, w) && push->wants_value) {
-            dist_entry_send_part(entry, w, push->request, part);
+            dist_entry_send_part(entry, w, push->request, push->priority, part);
         }
     }
 }
@@ -745,12 +745,13 @@ static bool has_packed_size(const dist_entry_t *entry, const dist_header_t *head
 static const char *why_misfit_dense(const dist_entry_t *entry, const dist_header_t *header,
                                     const kvs_net_message_t *message)
 {
-    int64_t part = header->first / dist_part_elems(entry->record.dtype);
+    int64_t part = header->first / entry->part_elems;
 
     if (header->dtype != entry->record.dtype || header->digest != entry->digest) {
         return "a push does not have the shape and dtype of its key";
     }
-    if (part >= entry->n_parts || header->n != dist_entry_part_elems(entry, part)) {
+    if (header->first % entry->part_elems != 0 || part >= entry->n_parts ||
+        header->n != dist_entry_part_elems(entry, part)) {
         return "a part of a push is not one of its key's";
     }
     if (header->codec != 0 && !has_packed_size(entry, header, message)) {
@@ -783,6 +784,7 @@ static dist_round_t *round_of(dist_entry_t *entry, int64_t number)
 static void note_push(dist_round_t *round, dist_push_t *push, const dist_header_t *header)
 {
     push->request = header->request;
+    push->priority = header->priority;
     push->wants_value = header->kind == DIST_PUSHPULL;
     push->codec = header->codec;
     push->optimizer = header->optimizer;
@@ -798,7 +800,7 @@ bool dist_round_add_part(const dist_entry_t *entry, dist_round_t *round,
                          const dist_header_t *header, kvs_net_message_t *message)
 {
     dist_push_t *push = &round->pushes[message->from->rank];
-    int64_t part = header->first / dist_part_elems(entry->record.dtype);
+    int64_t part = header->first / entry->part_elems;
 
     if (push->refused ||
         (header->kind != DIST_PUSH_ROWS && (push->is_rows || push->n_parts != part))) {

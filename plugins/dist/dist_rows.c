@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dist_rows.c - row-sparse arrays on a server. A shard is stored dense, rows it lacks being zero. What
  * workers push is kept as it came; when all have pushed, the rows of all are united in order of rank. */
-#include "dist_depot.h"
+#include "dist_out.h"
 
 #include <endian.h>
 #include <stdlib.h>
@@ -277,7 +277,6 @@ static kvs_status_t send_rows(dist_entry_t *entry, int worker, const dist_header
     }
     kvs_rows_gather(entry->record.dtype, entry->row_elems, entry->weight, asked->n, ids,
                     entry->record.dtype, rows);
-    net.flags = KVS_NET_URGENT;
     net.store = entry->depot->number;
     net.header = bytes;
     net.n_header_bytes = dist_header_encode(&header, bytes);
@@ -285,8 +284,7 @@ static kvs_status_t send_rows(dist_entry_t *entry, int worker, const dist_header
     net.n_body_bytes = (size_t)asked->n * entry->row_bytes;
     net.done = free_body;
     net.arg = rows;
-    status = kvs_net_send(entry->depot->node,
-                          kvs_net_node_peer(entry->depot->node, KVS_NET_WORKER, worker), &net);
+    status = dist_out_send(entry->depot, worker, asked->priority, &net);
     if (status != KVS_OK) {
         free(rows);
     }

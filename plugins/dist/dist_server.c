@@ -3,7 +3,8 @@
  * to leave, time is told. All of it on the node's I/O thread; others only wait for the end. */
 #include "dist_server.h"
 
-#include "dist_depot.h"
+#include "dist_out.h"
+#include "dist_p3.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -27,6 +28,7 @@ struct dist_server {
     kvs_net_node_t *node; /* fixed after open */
     /* the I/O thread's */
     dist_depot_t *depots;
+    dist_outs_t *outs; /* NULL until there is a store */
     dist_wait_t *waits;
     bool ticks;
     int n_gone;  /* room of `gone` */
@@ -119,6 +121,7 @@ static dist_depot_t *new_depot(dist_server_t *server, uint32_t number)
     }
     depot->server = server;
     depot->node = server->node;
+    depot->outs = server->outs;
     depot->number = number;
     depot->rank = kvs_net_node_rank(server->node);
     depot->n_workers = kvs_net_node_count(server->node, KVS_NET_WORKER);
@@ -150,12 +153,18 @@ static void open_depot(dist_server_t *server, const kvs_net_event_t *event)
 
     pthread_mutex_lock(&server->lock); /* until the node is set: this may be its first event */
     pthread_mutex_unlock(&server->lock);
-    depot = new_depot(server, number);
+    if (server->outs == NULL &&
+        dist_outs_new(kvs_net_node_count(server->node, KVS_NET_WORKER), &server->outs) != KVS_OK) {
+        depot = NULL;
+    } else {
+        depot = new_depot(server, number);
+    }
     if (depot == NULL) {
         (void)kvs_net_node_tell(server->node, number, KVS_ERR_NO_MEMORY,
                                 "a server has no memory for the store");
         return;
     }
+    depot->slice = dist_p3_slice_of(event->facts, event->n_facts);
     depot->is_async = event->n_facts > 0 && dist_type_is_async(event->facts[0].value);
     depot->next = server->depots;
     server->depots = depot;
@@ -176,12 +185,20 @@ static void free_if_done(dist_depot_t *depot)
     free_depot(depot);
 }
 
+void dist_depot_let_go(dist_depot_t *depot)
+{
+    depot->n_readers--;
+    free_if_done(depot);
+}
+
 static void close_depot(dist_server_t *server, uint32_t number)
 {
     dist_depot_t *depot = *link_of_depot(server, number);
 
     if (depot != NULL) {
         depot->is_closed = true;
+        depot->n_readers++; /* until here nobody frees it */
+        dist_outs_drop(depot->outs, depot);
         for (size_t i = 0; i < depot->entries.n_items; i++) {
             dist_entry_t *entry = depot->entries.items[i].value;
 
@@ -190,14 +207,8 @@ static void close_depot(dist_server_t *server, uint32_t number)
                 dist_wait_end(server, &entry->wait);
             }
         }
-        free_if_done(depot);
+        dist_depot_let_go(depot);
     }
-}
-
-void dist_depot_let_go(dist_depot_t *depot)
-{
-    depot->n_readers--;
-    free_if_done(depot);
 }
 
 /* ---- Workers ------------------------------------------------------------------------------------------ */
@@ -260,6 +271,9 @@ static void lose_worker(dist_server_t *server, const kvs_net_peer_t *peer, const
         if (!depot->is_closed) {
             check_gone(depot, peer->rank);
         }
+    }
+    if (server->outs != NULL) { /* what it was sent is dropped */
+        dist_out_go_on(server->outs, server->node, peer->rank);
     }
 }
 
@@ -588,12 +602,17 @@ static void on_event(void *arg, const kvs_net_event_t *event)
             lose_worker(server, event->peer, event->text);
         }
         break;
+    case KVS_NET_EVENT_ROOM:
+        if (server->outs != NULL && event->peer->role == KVS_NET_WORKER) {
+            dist_out_go_on(server->outs, server->node, event->peer->rank);
+        }
+        break;
     case KVS_NET_EVENT_ENDED:
         end(server, event->status, event->text);
         break;
     default:
-        /* Answers never wait for room, errors are the workers' to tell, and of deaths each of them is told
-         * by the scheduler: then nothing works any more. */
+        /* Errors are the workers' to tell, and of deaths each of them is told by the scheduler: then
+         * nothing works any more. */
         break;
     }
 }
@@ -602,6 +621,10 @@ static void on_event(void *arg, const kvs_net_event_t *event)
 
 static void free_server(dist_server_t *server)
 {
+    for (dist_depot_t *depot = server->depots; depot != NULL; depot = depot->next) {
+        depot->is_closed = true;
+    }
+    dist_outs_free(server->outs);
     while (server->depots != NULL) {
         dist_depot_t *next = server->depots->next;
 

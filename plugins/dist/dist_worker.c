@@ -57,7 +57,10 @@ static void free_worker(dist_worker_t *worker)
     free(worker->type);
     free(worker->loaded);
     free(worker->loads);
-    free(worker->queues);
+    for (int s = 0; worker->wires != NULL && s < worker->n_servers; s++) {
+        dist_queue_release(&worker->wires[s].queue);
+    }
+    free(worker->wires);
     free(worker->slots);
     free(worker->failure_text);
     free(worker->told_text);
@@ -81,6 +84,7 @@ static dist_worker_t *new_worker(const dist_worker_args_t *args)
     worker->timeout_ms = args->timeout_ms;
     worker->is_async = dist_type_is_async(args->type);
     worker->cut_elems = args->cut_elems;
+    worker->slice = args->slice;
     worker->first_free = UINT32_MAX;
     pthread_mutex_init(&worker->lock, NULL);
     pthread_condattr_init(&monotonic);
@@ -90,9 +94,9 @@ static dist_worker_t *new_worker(const dist_worker_args_t *args)
     worker->type = strdup(args->type);
     worker->loaded = strdup(args->loaded);
     worker->loads = calloc((size_t)worker->n_servers + 1, sizeof(*worker->loads));
-    worker->queues = calloc((size_t)worker->n_servers + 1, sizeof(*worker->queues));
+    worker->wires = calloc((size_t)worker->n_servers + 1, sizeof(*worker->wires));
     if (worker->type == NULL || worker->loaded == NULL || worker->loads == NULL ||
-        worker->queues == NULL) {
+        worker->wires == NULL) {
         free_worker(worker);
         return NULL;
     }
@@ -857,10 +861,22 @@ static void advance(dist_key_t *key)
     key->advancing = false;
 }
 
+/* What is before it on its key has to go first, and so is as urgent. */
+static void raise_those_before(const dist_group_t *group)
+{
+    dist_key_t *key = group->pub->key->state;
+
+    for (dist_group_t *before = key->first; before != NULL; before = before->next) {
+        before->priority = before->priority < group->priority ? group->priority : before->priority;
+    }
+    dist_requests_raise(group->op->worker, key, group->priority);
+}
+
 static void enqueue(dist_group_t *group)
 {
     dist_key_t *key = group->pub->key->state;
 
+    raise_those_before(group);
     if (key->first == NULL) {
         key->first = group;
     } else {
@@ -890,6 +906,7 @@ static dist_op_t *new_op(dist_worker_t *worker, kvs_op_t *pub)
 
         group->op = op;
         group->pub = &pub->groups[i];
+        group->priority = pub->priority;
         group->verb = pub->verb == KVS_VERB_BROADCAST ? KVS_VERB_PULL : (uint8_t)pub->verb;
         group->phase = !is_init(pub)       ? DIST_PHASE_EXCHANGE
                        : worker->rank == 0 ? DIST_PHASE_DEFINE
@@ -1004,6 +1021,7 @@ kvs_status_t dist_worker_run(dist_worker_t *worker, kvs_op_t *pub)
     }
     pub->backend = op;
     pthread_mutex_lock(&worker->lock);
+    worker->last_order = pub->sequence;
     worker->n_ops++;
     for (size_t i = 0; i < pub->n_groups; i++) {
         enqueue(pub->groups[i].state);

@@ -14,6 +14,7 @@
 #define DIST_WORKER_H
 
 #include "dist_message.h"
+#include "dist_queue.h"
 
 #include <kvstore/kit.h>
 #include <kvstore/net.h>
@@ -34,14 +35,13 @@ typedef struct dist_call dist_call_t;
 
 /* What one server is asked: all messages to it, and all its answers. Guarded by the worker's lock. */
 typedef struct dist_request {
-    struct dist_request *next; /* in its server's queue */
-    dist_group_t *group;       /* whose it is: a group's */
-    dist_call_t *call;         /* or a call's that waits */
+    dist_item_t item;    /* first: in its server's queue, while messages are left to be sent */
+    dist_group_t *group; /* whose it is: a group's */
+    dist_call_t *call;   /* or a call's that waits */
     dist_worker_t *worker;
     uint64_t id;  /* 0: nobody waits for an answer any more */
     uint8_t kind; /* dist_kind_t of its first message */
     bool started;
-    bool queued;  /* messages are left to be sent */
     bool opened;  /* DEFINE: its first message is sent, elements follow */
     bool ended;   /* answered, or failed: what is left is memory that is still being read */
     bool counted; /* its end has been counted */
@@ -88,6 +88,7 @@ struct dist_group {
     dist_group_t *next;   /* in its key's queue */
     uint8_t phase;        /* dist_phase_t */
     uint8_t verb;         /* kvs_verb_t of what the phase EXCHANGE does */
+    int32_t priority;     /* the call's, or that of a later one of this key */
     bool failed;          /* the operation has its error */
     bool reads;           /* `source` is the caller's */
     uint16_t codec;       /* which set_gradient_compression packed `source`; 0: none */
@@ -136,6 +137,8 @@ struct dist_key {
     bool was_pushed;  /* issued; from then on it keeps its codec */
     uint16_t codec;
     uint32_t n_pushes;          /* started and not over */
+    uint32_t n_queued;          /* its requests that have messages to send, */
+    int32_t queued_priority;    /* all of which have at least this priority */
     dist_group_t *first, *last; /* groups that wait for their turn */
     dist_group_t *current;      /* of them, the init or broadcast that has begun */
     bool advancing;
@@ -163,10 +166,12 @@ struct dist_call {
     char *text;
 };
 
-typedef struct dist_queue {
-    dist_request_t *first, *last;
+/* What is to be sent to a server. */
+typedef struct dist_wire {
+    dist_queue_t queue;
     bool pumping;
-} dist_queue_t;
+    bool full; /* until an event tells that there is room */
+} dist_wire_t;
 
 typedef struct dist_slot {
     dist_request_t *request; /* NULL: free */
@@ -185,6 +190,7 @@ struct dist_worker {
     bool is_async;
     int64_t timeout_ms; /* 0: for ever */
     int64_t cut_elems;
+    int64_t slice; /* elements of a part at most; 0: as many as fit */
     /* changed by calls that the core lets in one at a time */
     kvs_opt_t *opt;
     uint32_t n_optimizers;          /* calls of set_optimizer that succeeded */
@@ -198,7 +204,8 @@ struct dist_worker {
     pthread_mutex_t lock;
     pthread_cond_t changed; /* a call is done, or no operation is left */
     dist_key_t *keys;       /* from here on guarded by lock */
-    dist_queue_t *queues;   /* to each server */
+    dist_wire_t *wires;     /* to each server */
+    uint64_t last_order;    /* of the operations issued */
     dist_slot_t *slots;     /* of requests that wait for an answer */
     uint32_t n_slots, first_free;
     dist_op_t *to_settle;
@@ -218,6 +225,7 @@ typedef struct dist_worker_args {
     const char *loaded; /* as in kvs_open_args_t */
     int64_t timeout_ms;
     int64_t cut_elems;
+    int64_t slice;
 } dist_worker_args_t;
 
 kvs_status_t dist_worker_new(const dist_worker_args_t *args, dist_worker_t **ret_worker);
@@ -294,6 +302,8 @@ size_t dist_pack_bytes(const dist_group_t *group, int64_t n);
 
 /* Give the request a number and put it in its server's queue. */
 void dist_request_start(dist_request_t *request);
+/* What waits of this key is sent with at least this priority: something urgent waits behind it. */
+void dist_requests_raise(dist_worker_t *worker, dist_key_t *key, int32_t priority);
 /* Take it out of its queue: its memory goes. Only a call's, whose messages are copied. */
 void dist_request_withdraw(dist_request_t *request);
 /* Send what there is room for. I/O thread. */

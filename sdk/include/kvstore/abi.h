@@ -455,6 +455,9 @@ typedef struct kvs_backend_ops {
     kvs_status_t (*num_dead_nodes)(void *store, const char *role, int64_t timeout_ms, int *ret_dead);
     kvs_status_t (*is_recovery)(void *store, int *ret_recovery);
     kvs_status_t (*run_server)(void *store);
+    /* What this store can do, KVS_CAN_…: not all of what its backend can (`of_backend`), by its options.
+     * NULL: all of it. */
+    uint32_t (*capabilities)(void *store, uint32_t of_backend);
 } kvs_backend_ops_t;
 
 /* Capabilities: bits of kvs_backend_t.capabilities; in manifests the names in lower case. */
