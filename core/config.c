@@ -14,6 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define TEXT_OF_TOKENS(x) #x
+#define TEXT_OF(x)        TEXT_OF_TOKENS(x)
+#define MOST_THREADS      TEXT_OF(KVSI_POOL_MAX_THREADS)
+
 static const kvs_option_info_t core_options[] = {
     {.name = "default",
      .type = "text",
@@ -31,8 +35,9 @@ static const kvs_option_info_t core_options[] = {
     {.name = "threads",
      .type = "threads",
      .preset = "0",
-     .doc = "threads of the process that work at once, from its first store on, at most 1024; 0: "
-            "its cores"},
+     .doc =
+         "threads of the process that work at once, from its first store on, at most " MOST_THREADS
+         "; 0: its cores"},
     {.name = "log",
      .type = "level",
      .preset = "warn",
@@ -61,9 +66,6 @@ const kvs_option_info_t *kvsi_config_core_option(size_t index)
 {
     return index < N_CORE_OPTIONS ? &core_options[index] : NULL;
 }
-
-#define TEXT_OF_TOKENS(x) #x
-#define TEXT_OF(x)        TEXT_OF_TOKENS(x)
 
 /* ---- Types ----------------------------------------------------------------------------------- */
 
@@ -115,7 +117,7 @@ static const char *what_is_accepted(const char *type, const char *text)
     if (strcmp(type, "threads") == 0) {
         return parse_integer(text, &integer) && integer >= 0 && integer <= KVSI_POOL_MAX_THREADS
                    ? NULL
-                   : "a whole number from 0 to " TEXT_OF(KVSI_POOL_MAX_THREADS);
+                   : "a whole number from 0 to " MOST_THREADS;
     }
     if (strcmp(type, "float") == 0) {
         return parse_real(text, &real) ? NULL : "a number";

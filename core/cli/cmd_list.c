@@ -81,11 +81,18 @@ static void add_row(columns_t *columns, const kvs_plugin_info_t *plugin)
     columns_add(columns, plugin->reason);
 }
 
+static int fail_print(void)
+{
+    (void)kvs_fail(KVS_ERR_NO_MEMORY, "no memory to print the list");
+    return cli_failed("list");
+}
+
 static int list_text(const kvs_plugin_list_t *list)
 {
     static const char *const heads[] = {"NAME",     "KINDS",   "STATE", "VERSION", "ABI",
                                         "PRIORITY", "DEVICES", "FROM",  "REASON"};
     columns_t columns = {.n_columns = sizeof(heads) / sizeof(heads[0])};
+    columns_t paths = {.n_columns = 1};
 
     for (size_t i = 0; i < columns.n_columns; i++) {
         columns_add(&columns, heads[i]);
@@ -94,16 +101,16 @@ static int list_text(const kvs_plugin_list_t *list)
         add_row(&columns, kvs_plugin_list_at(list, i));
     }
     if (columns_print(&columns, 0) != 0) {
-        (void)kvs_fail(KVS_ERR_NO_MEMORY, "no memory to print the list");
-        return cli_failed("list");
+        return fail_print();
     }
-    if (kvs_plugin_list_count(list) == 0) {
-        printf("no plugins found; searched:\n");
-        for (size_t i = 0; i < kvs_plugin_list_n_paths(list); i++) {
-            printf("  %s\n", kvs_plugin_list_path(list, i));
-        }
+    if (kvs_plugin_list_count(list) > 0) {
+        return 0;
     }
-    return 0;
+    printf("no plugins found; searched:\n");
+    for (size_t i = 0; i < kvs_plugin_list_n_paths(list); i++) {
+        columns_add(&paths, kvs_plugin_list_path(list, i));
+    }
+    return columns_print(&paths, 2) == 0 ? 0 : fail_print();
 }
 
 int cmd_list(int argc, char **argv)
