@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* exchange.c - one call serves all keys and all devices: the arrays of a call stand key by key, and
- * for each key device by device. The lists are made once, as the networks' arrays never move. */
+ * for each key device by device. The lists are made once, as the networks' arrays never move. A store that
+ * takes one key a call gets a call for each, all at once, the first keys first. */
 #include "exchange.h"
 
 #include <stdlib.h>
@@ -10,6 +11,7 @@ struct exchange {
     kvs_store_t *store;
     kvs_worker_optimizer_t *optimizer; /* NULL: the store updates */
     int rank, n_workers;
+    int one_by_one; /* the store takes one key a call */
     const model_t *model;
     size_t n_networks;
     kvs_key_t keys[MODEL_MAX_ARRAYS];
@@ -86,17 +88,18 @@ static kvs_status_t set_compression(kvs_store_t *store, const compression_settin
     return settings->type != NULL ? kvs_store_set_gradient_compression(store, params, 2) : KVS_OK;
 }
 
-kvs_status_t exchange_open(const char *backend, update_place_t place,
+kvs_status_t exchange_open(const char *backend, int allow_cpu, update_place_t place,
                            const kvs_optimizer_spec_t *optimizer,
                            const compression_settings_t *compression, exchange_t **ret_exchange)
 {
+    const kvs_option_t allow = {"allow_cpu", "1"};
     exchange_t *exchange = calloc(1, sizeof(*exchange));
     kvs_status_t status;
 
     if (exchange == NULL) {
         return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for an exchange");
     }
-    status = kvs_store_create(backend, NULL, 0, &exchange->store);
+    status = kvs_store_create(backend, &allow, allow_cpu ? 1 : 0, &exchange->store);
     if (status == KVS_OK) {
         status = kvs_store_rank(exchange->store, &exchange->rank);
     }
@@ -155,6 +158,67 @@ static kvs_arrays_t all_of(const exchange_t *exchange, const kvs_tensor_t *tenso
     return (kvs_arrays_t){tensors, n_keys * exchange->n_networks, exchange->per_key, n_keys};
 }
 
+typedef kvs_status_t (*call_t)(kvs_store_t *store, const kvs_key_t *keys, size_t n_keys,
+                               const kvs_arrays_t *values, const kvs_arrays_t *outs,
+                               const kvs_call_t *call);
+
+/* The call for each key, with so many values and outs. */
+static kvs_status_t call_each(const exchange_t *exchange, call_t call, const kvs_tensor_t *values,
+                              size_t n_values, const kvs_tensor_t *outs, size_t n_outs)
+{
+    kvs_event_t *events[MODEL_MAX_ARRAYS];
+    size_t n = 0;
+    kvs_status_t status = KVS_OK;
+
+    for (size_t a = 0; a < exchange->model->n_arrays && status == KVS_OK; a++) {
+        kvs_arrays_t value = kvs_arrays(values + a * n_values, n_values);
+        kvs_arrays_t out = kvs_arrays(outs + a * n_outs, n_outs);
+        kvs_call_t options = KVS_CALL_INIT;
+
+        options.priority = -(int32_t)a;
+        options.ret_event = &events[n];
+        status = call(exchange->store, &exchange->keys[a], 1, &value, &out, &options);
+        n += status == KVS_OK;
+    }
+    for (size_t i = 0; i < n; i++) {
+        kvs_status_t ended = kvs_event_wait(events[i], -1); /* the store has its own deadline */
+
+        status = status == KVS_OK ? ended : status;
+        kvs_event_free(events[i]);
+    }
+    return status;
+}
+
+/* Whether the store takes lists is seen here: a list that is refused leaves everything as it was. */
+static kvs_status_t broadcast(exchange_t *exchange, const kvs_tensor_t *first)
+{
+    size_t n_keys = exchange->model->n_arrays;
+    kvs_arrays_t values = kvs_arrays(first, n_keys);
+    kvs_arrays_t outs = all_of(exchange, exchange->weights);
+    kvs_status_t status =
+        kvs_store_broadcast(exchange->store, exchange->keys, n_keys, &values, &outs, NULL);
+
+    if (status == KVS_ERR_ARGUMENT) {
+        exchange->one_by_one = 1;
+        status = call_each(exchange, kvs_store_broadcast, first, 1, exchange->weights,
+                           exchange->n_networks);
+    }
+    return status;
+}
+
+/* The sum of the gradients of all devices of all processes. */
+static kvs_status_t sum_gradients(const exchange_t *exchange)
+{
+    size_t n_keys = exchange->model->n_arrays;
+    kvs_arrays_t gradients = all_of(exchange, exchange->gradients);
+    kvs_arrays_t sums = kvs_arrays(exchange->sums, n_keys);
+
+    return exchange->one_by_one ? call_each(exchange, kvs_store_pushpull, exchange->gradients,
+                                            exchange->n_networks, exchange->sums, 1)
+                                : kvs_store_pushpull(exchange->store, exchange->keys, n_keys,
+                                                     &gradients, &sums, NULL);
+}
+
 kvs_status_t exchange_begin(exchange_t *exchange, network_t *const *networks, size_t n_networks)
 {
     size_t n_keys = networks[0]->model.n_arrays;
@@ -170,10 +234,7 @@ kvs_status_t exchange_begin(exchange_t *exchange, network_t *const *networks, si
     for (size_t a = 0; a < n_keys; a++) {
         first[a] = exchange->weights[a * n_networks];
     }
-    kvs_arrays_t values = kvs_arrays(first, n_keys);
-    kvs_arrays_t outs = all_of(exchange, exchange->weights);
-
-    return kvs_store_broadcast(exchange->store, exchange->keys, n_keys, &values, &outs, NULL);
+    return broadcast(exchange, first);
 }
 
 /* Gradients go in, weights come out. */
@@ -205,10 +266,7 @@ static void copy_weights(const exchange_t *exchange, size_t array)
 static kvs_status_t update_here(exchange_t *exchange)
 {
     size_t n_keys = exchange->model->n_arrays;
-    kvs_arrays_t gradients = all_of(exchange, exchange->gradients);
-    kvs_arrays_t sums = kvs_arrays(exchange->sums, n_keys);
-    kvs_status_t status =
-        kvs_store_pushpull(exchange->store, exchange->keys, n_keys, &gradients, &sums, NULL);
+    kvs_status_t status = sum_gradients(exchange);
 
     for (size_t a = 0; a < n_keys && status == KVS_OK; a++) {
         status = kvs_optimizer_update(exchange->optimizer, exchange->keys[a], &exchange->sums[a],

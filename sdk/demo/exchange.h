@@ -22,8 +22,9 @@ typedef struct compression_settings {
     double threshold;
 } compression_settings_t;
 
-/* Create the store `backend` and the optimizer. Errors are the library's. Ended by exchange_close. */
-kvs_status_t exchange_open(const char *backend, update_place_t place,
+/* Create the store `backend`, with its option allow_cpu if that is asked for, and the optimizer. Errors are
+ * the library's. Ended by exchange_close. */
+kvs_status_t exchange_open(const char *backend, int allow_cpu, update_place_t place,
                            const kvs_optimizer_spec_t *optimizer,
                            const compression_settings_t *compression, exchange_t **ret_exchange);
 /* Returns the first error of the store that nobody has been told. NULL does nothing. */

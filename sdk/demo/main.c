@@ -130,6 +130,7 @@ static kvs_status_t open_trainer(const options_t *options, run_t *run)
 {
     const trainer_config_t config = {
         .backend = options->backend,
+        .allow_cpu = options->allow_cpu,
         .recipe = {.optimizer = optimizer_of(options, run),
                    .rate = options->rate,
                    .schedule = options->schedule},

@@ -30,6 +30,9 @@ static const row_t rows[] = {
      TEXT, offsetof(options_t, task_name), 0, 0},
     {0, "backend", "NAME", "the store to train with (default local)", TEXT,
      offsetof(options_t, backend), 0, 0},
+    {0, "allow-cpu", NULL,
+     "let the store take arrays on the CPU, where it has to be told to: byteps", FLAG,
+     offsetof(options_t, allow_cpu), 0, 0},
     {0, "devices", "K",
      "device contexts, cpu(0) to cpu(K-1), each with its part of every batch (default 2; with -w 1 "
      "a worker)",

@@ -14,9 +14,11 @@ typedef enum task { TASK_IMAGES, TASK_SPARSE } task_t;
 
 typedef struct options {
     const char *backend;
+    int allow_cpu;
     size_t n_devices; /* of each worker */
     size_t n_workers; /* processes to start; 0: this one works itself */
-    size_t n_servers; /* processes to start beside them; OPTIONS_NO_WORD: as many as the backend needs */
+    size_t
+        n_servers; /* processes to start beside them; OPTIONS_NO_WORD: as many as the backend needs */
     size_t n_epochs;
     size_t n_threads;         /* 0: as many as devices, at most as many as cores */
     const char *optimizer;    /* NULL: sgd */

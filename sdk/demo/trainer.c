@@ -125,9 +125,10 @@ static kvs_status_t open_exchange(trainer_t *trainer)
     settings.n_updates = n_epochs * trainer->n_epoch_steps;
     settings.rescale_grad = 1.0 / (double)config->batch;
     status = recipe_make(&settings, &trainer->recipe);
-    return status == KVS_OK ? exchange_open(config->backend, config->update, &trainer->recipe.spec,
-                                            &config->compression, &trainer->exchange)
-                            : status;
+    return status == KVS_OK
+               ? exchange_open(config->backend, config->allow_cpu, config->update,
+                               &trainer->recipe.spec, &config->compression, &trainer->exchange)
+               : status;
 }
 
 /* Copy weights out of a list of all or into it. */

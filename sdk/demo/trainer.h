@@ -16,6 +16,7 @@
 
 typedef struct trainer_config {
     const char *backend;
+    int allow_cpu;            /* 1: of a backend that has to be told to take arrays on the CPU */
     recipe_settings_t recipe; /* numbers of updates and rescale_grad are set by the trainer */
     size_t n_schedule_epochs; /* over which the schedule runs; 0: n_epochs */
     update_place_t update;

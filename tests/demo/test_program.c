@@ -61,6 +61,9 @@ static void processes_train_as_devices_of_one_process_do(void)
     KT_STR(run_demo_hash(), devices);
     KT_HAS(run_demo_output, "[worker 0] store dist_sync: 60 pushes of ");
     KT_TRUE(strstr(run_demo_output, "[worker 1]") == NULL); /* the first one talks */
+    KT_INT(run_demo("", "--epochs 2 --backend byteps -w 2 -s 2 --allow-cpu"), 0);
+    KT_STR(run_demo_hash(), devices);
+    KT_HAS(run_demo_output, "[worker 0] store byteps: 60 pushpulls of ");
 }
 
 static void compressed_gradients_train_too(void)
