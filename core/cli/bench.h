@@ -73,6 +73,8 @@ kvs_status_t bench_w5_worker(bench_t *bench);
 kvs_status_t bench_w6(bench_t *bench);
 kvs_status_t bench_w7(bench_t *bench);
 kvs_status_t bench_w8(bench_t *bench);
+/* What a call costs from Python: --python. */
+kvs_status_t bench_python(const bench_t *bench);
 /* In the process that bench_w8 starts: `started` is when, as text. Gives its exit status. */
 int bench_w8_child(const bench_t *bench, const char *started);
 

@@ -82,12 +82,13 @@ static int asks_for_quick(void)
 
 /* 0, or the exit status of wrong usage. The workloads are argv[optind] and what follows. */
 static int parse(int argc, char **argv, bench_t *ret_bench, const char **ret_started,
-                 const char **ret_rows)
+                 const char **ret_rows, int *ret_python)
 {
     static const struct option options[] = {
         {"backend", required_argument, NULL, 'b'}, {"json", no_argument, NULL, 'j'},
         {"pushpull", no_argument, NULL, 'p'},      {"rows", required_argument, NULL, 'r'},
-        {"started", required_argument, NULL, 's'}, {NULL, 0, NULL, 0},
+        {"started", required_argument, NULL, 's'}, {"python", no_argument, NULL, 'y'},
+        {NULL, 0, NULL, 0},
     };
     int option;
 
@@ -104,6 +105,9 @@ static int parse(int argc, char **argv, bench_t *ret_bench, const char **ret_sta
         case 'p':
             ret_bench->pushpull = 1;
             break;
+        case 'y':
+            *ret_python = 1;
+            break;
         case 'r': /* not for users: W4 and W5 start themselves with it */
             *ret_rows = optarg;
             break;
@@ -115,7 +119,7 @@ static int parse(int argc, char **argv, bench_t *ret_bench, const char **ret_sta
                                    argv[optind - 1]);
         }
     }
-    if (optind == argc) {
+    if (optind == argc && !*ret_python) {
         return cli_usage_error("bench", "name a workload: W1, W2, W3, W4, W5, W6, W7 or W8");
     }
     for (int i = optind; i < argc; i++) {
@@ -178,9 +182,9 @@ static int run_worker(bench_t *bench, const char *rows, const char *name)
 }
 
 /* All of them, though one may fail. */
-static int run_workloads(bench_t *bench, char **names)
+static int run_workloads(bench_t *bench, char **names, int python)
 {
-    int failed = 0;
+    int failed = python && bench_python(bench) != KVS_OK ? cli_failed("bench") : 0;
 
     for (; *names != NULL; names++) {
         if (find_workload(*names)->run(bench) != KVS_OK) {
@@ -196,7 +200,7 @@ int cmd_bench(int argc, char **argv)
 {
     bench_t bench = {.backend = "local", .quick = asks_for_quick()};
     const char *started = NULL, *rows = NULL;
-    int status = parse(argc, argv, &bench, &started, &rows);
+    int python = 0, status = parse(argc, argv, &bench, &started, &rows, &python);
 
     if (status != 0) {
         return status;
@@ -216,5 +220,5 @@ int cmd_bench(int argc, char **argv)
     if (needs_machine(argv + optind) && bench_machine(&bench) != KVS_OK) {
         return cli_failed("bench");
     }
-    return run_workloads(&bench, argv + optind);
+    return run_workloads(&bench, argv + optind, python);
 }

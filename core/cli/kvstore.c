@@ -124,12 +124,15 @@ static const command_t commands[] = {
      "\n"
      "The exit status is 0 if all workers left in good order.\n",
      cmd_scheduler},
-    {"bench", "WORKLOAD... [--backend NAME] [--pushpull] [--json]", "measure a backend",
+    {"bench", "[WORKLOAD...] [--backend NAME] [--pushpull] [--python] [--json]", "measure a backend",
      "Measures workloads on a backend (local), and before W1, W3, W6 and W7 the machine's memory.\n"
      "Compare rows of one run only, as ratios. Arrays are float32; a time is that of a call, the\n"
      "median of samples of at least 100 us, after three calls to warm up.\n"
      "\n"
      "  --pushpull   also with pushpull in place of push and pull: rows ..._pushpull_...\n"
+     "  --python     also what a call with 16 bytes costs: in C, from Python with the extension that\n"
+     "               the build makes, and by ctypes alone: rows c_push, python_push, ctypes_push, ...\n"
+     "               Needs the Python package; KVSTORE_PYTHON names the interpreter (python3)\n"
      "  --json       a line of JSON a row\n"
      "\n"
      "Workloads and their rows:\n"

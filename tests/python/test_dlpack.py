@@ -2,7 +2,6 @@
 """Arrays of other frameworks: capsules of both kinds, each deleter once, and streams by DLPack's rule."""
 import ctypes
 import gc
-import unittest
 
 import kvstore
 from kvstore import Status, _arrays

@@ -6,7 +6,6 @@ import os
 import subprocess
 import tempfile
 
-import kvstore
 from kvstore import Status, lr_scheduler, optimizer
 from support import Case, array, main, np
 

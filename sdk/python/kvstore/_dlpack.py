@@ -6,7 +6,7 @@ that the library orders its work after it.
 """
 
 import ctypes
-from ctypes import POINTER, byref, c_char_p, c_int, c_void_p, py_object
+from ctypes import byref, c_char_p, c_int, c_void_p, py_object
 from typing import Any, Optional, Tuple
 
 from ._library import Tensor, lib

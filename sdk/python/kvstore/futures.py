@@ -5,7 +5,7 @@ import asyncio
 import concurrent.futures
 import itertools
 from ctypes import c_void_p, string_at
-from typing import Any, Callable, Dict, Generator, Optional
+from typing import Any, Dict, Generator, List, Optional
 
 from ._library import EventCallback, lib
 from .errors import error_of
@@ -34,16 +34,15 @@ class Future(concurrent.futures.Future):
 
 
 class Flight:
-    """What an operation in flight needs: its arrays, and what to do at its end."""
+    """What an operation in flight needs."""
 
-    __slots__ = ("future", "arrays", "finish", "store")
+    __slots__ = ("future", "packs", "store")
 
-    def __init__(self, store: Any, arrays: Any, finish: Optional[Callable[[], None]]) -> None:
+    def __init__(self, store: Any, packs: List[Any]) -> None:
         self.future = Future()
         self.future.set_running_or_notify_cancel()
         self.store = store
-        self.arrays = arrays
-        self.finish = finish
+        self.packs = packs  # None where the call has no such arrays
 
 
 _flights: Dict[int, Flight] = {}
@@ -72,8 +71,9 @@ def _on_complete(status: int, text: Optional[int], number: Optional[int]) -> Non
         return
     try:
         if status == 0:
-            if flight.finish is not None:
-                flight.finish()
+            for pack in flight.packs:
+                if pack is not None:
+                    pack.finish()
             flight.future.set_result(None)
         else:
             words = string_at(text).decode("utf-8", "replace") if text else ""

@@ -20,8 +20,8 @@ from typing import Any, Callable, Deque, Dict, List, Optional, Tuple, TypeVar, U
 
 from . import futures
 from ._arrays import Packed, flatten, keys_of, pack, shape_address
-from ._library import Arrays, Call, Option, Stats, Tensor, fast, lib
-from ._params import fill_param, params_of
+from ._library import Call, Option, Stats, Tensor, fast, lib
+from ._params import params_of
 from ._updaters import trampoline
 from .base import KVStoreBase, registered
 from .errors import (
@@ -36,7 +36,7 @@ from .errors import (
     last_text,
 )
 from .futures import Future
-from .row_sparse import RowSparse, np, row_ids_of
+from .row_sparse import np, row_ids_of
 
 _T = TypeVar("_T")
 
@@ -127,6 +127,7 @@ class KVStore(KVStoreBase):
         self._flying: Dict[int, futures.Flight] = {}
         self._inside: Deque[int] = collections.deque()  # calls under way
         self._orphans: List[Tuple[c_void_p, Any]] = []  # interrupted operations: their events and arrays
+        self._late: List[Any] = []  # arrays of operations past their deadline
         self._abandoned: List[_Aside] = []  # interrupted calls
         self._updater: Any = None
         self._old_updaters: List[Any] = []
@@ -183,14 +184,15 @@ class KVStore(KVStoreBase):
             call = _call_of(0) if call is None else call
             if async_:
                 return self._fly(function, structs, n, packs, call)
-            return self._run_in_slices(function, structs, n, packs, call)
+            self._run_in_slices(function, structs, n, packs, call)
+            return None
         addresses = [None if one is None else one.address for one in packs]
         self._inside.append(1)
         try:
             status = function(self._get(), addressof(structs), n, *addresses, None if call is None else byref(call))
             if status != 0:
                 if status == Status.ERR_TIMEOUT:  # it goes on
-                    _forever.append(packs)
+                    self._late.append(packs)
                 fail(status, self._rank, "key")
         finally:
             self._inside.pop()
@@ -209,8 +211,7 @@ class KVStore(KVStoreBase):
 
     def _fly(self, function: Callable[..., int], structs: Any, n: int, packs: List[Optional[Packed]],
              call: Call) -> Future:
-        finishes = [one.finish for one in packs if one is not None and one.row_outs]
-        flight = futures.Flight(self, (packs, structs), (lambda: [f() for f in finishes]) if finishes else None)
+        flight = futures.Flight(self, packs)
         self._inside.append(1)
         try:
             number = futures.board(flight)
@@ -395,7 +396,7 @@ class KVStore(KVStoreBase):
         packed_ids = _pack_ids(ids, ids_counts)
         sizes = [len(one) for one in ids]
         if counts is not None and ids_counts is not None:  # one for each out of a key, or one for all of them
-            sizes = [size for size in _spread(sizes, ids_counts, counts)]
+            sizes = _spread(sizes, ids_counts, counts)
         elif len(sizes) == 1:
             sizes *= max(len(outs), 1)
         room = sizes if len(sizes) == len(outs) else [0] * len(outs)  # of lists that don't fit: the library says so
@@ -558,6 +559,7 @@ class KVStore(KVStoreBase):
         self._ask(lib.kvs_store_wait_all, -1 if timeout is None else int(timeout * 1000), about="key")
         for flight in flying:  # told by the threads that completed them, which may be a moment behind
             flight.future.exception()
+        self._late.clear()
         self._reap()
 
     # ---- The end ----
@@ -633,8 +635,9 @@ class KVStore(KVStoreBase):
         """Past close, what still runs goes on: its arrays and updaters must stay."""
         self._reap()
         self._leave(lambda: not self._flying, 0.1)
-        if self._orphans or self._flying:
-            _forever.append((self._orphans, list(self._flying.values()), self._updater, self._old_updaters))
+        if self._orphans or self._flying or self._late:
+            _forever.append((self._orphans, list(self._flying.values()), self._late, self._updater,
+                             self._old_updaters))
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
         if kind is not None and not issubclass(kind, Exception) and not issubclass(kind, SystemExit):
@@ -672,10 +675,9 @@ def _ids_of_outs(row_ids: Any, outs: List[Any], counts: Optional[List[int]]) -> 
         if counts is not None and ids_counts is None:
             raise KVStoreValueError(f"row_sparse_pull: {len(row_ids)} row_ids for {len(counts)} keys",
                                     Status.ERR_ARGUMENT)
-        groups = [flat[i] for i in range(len(flat))]
-        if any(isinstance(one, (list, tuple)) and any(hasattr(n, "__len__") for n in one) for one in groups):
+        if any(isinstance(one, (list, tuple)) and any(hasattr(n, "__len__") for n in one) for one in flat):
             raise KVStoreValueError("row_sparse_pull: row_ids are nested deeper than the outs", Status.ERR_ARGUMENT)
-        return [_unique(one) for one in groups], ids_counts
+        return [_unique(one) for one in flat], ids_counts
     one = _unique(row_ids)
     if counts is None:
         return [one], None
@@ -683,7 +685,7 @@ def _ids_of_outs(row_ids: Any, outs: List[Any], counts: Optional[List[int]]) -> 
 
 
 def _unique(ids: Any) -> Any:
-    array = row_ids_of(ids)
+    array = row_ids_of(ids)  # first: it says what is missing
     return np.unique(array)
 
 
