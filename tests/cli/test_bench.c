@@ -133,7 +133,7 @@ static void wrong_usage_is_refused_and_named(void)
 static void help_names_every_workload_and_member(void)
 {
     KT_INT(run("--help"), 0);
-    KT_HAS(output, "usage: kvstore bench WORKLOAD...");
+    KT_HAS(output, "usage: kvstore bench [WORKLOAD...]");
     KT_HAS(output, "W3_list_k2_sgdmom");
     KT_HAS(output, "W8_rss_100MB_after_k2");
     KT_HAS(output, "of_triad");

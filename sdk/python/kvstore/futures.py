@@ -4,6 +4,7 @@
 import asyncio
 import concurrent.futures
 import itertools
+import threading
 from ctypes import c_void_p, string_at
 from typing import Any, Dict, Generator, List, Optional
 
@@ -47,6 +48,12 @@ class Flight:
 
 _flights: Dict[int, Flight] = {}
 _numbers = itertools.count(1)
+_here = threading.local()
+
+
+def is_calling_back() -> bool:
+    """Whether this thread tells a future of its end."""
+    return getattr(_here, "is_callback", False)
 
 
 def board(flight: Flight) -> int:
@@ -69,6 +76,7 @@ def _on_complete(status: int, text: Optional[int], number: Optional[int]) -> Non
     flight = leave(number or 0)
     if flight is None:
         return
+    _here.is_callback = True
     try:
         if status == 0:
             for pack in flight.packs:
@@ -81,6 +89,9 @@ def _on_complete(status: int, text: Optional[int], number: Optional[int]) -> Non
     except BaseException as error:  # pylint: disable=broad-except
         if not flight.future.done():
             flight.future.set_exception(error)
+    finally:
+        del flight  # it may be the last to hold its store
+        _here.is_callback = False
 
 
 _callback = EventCallback(_on_complete)

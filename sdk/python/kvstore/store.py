@@ -49,6 +49,7 @@ _NOT_SIMPLE = 1  # the C extension leaves the call to this module
 _EVENT_OF_CALL = Call.ret_event.offset
 
 _stores: "weakref.WeakSet[KVStore]" = weakref.WeakSet()
+_exiting = False
 _forever: List[Any] = []  # arrays of operations that were given up while they ran
 
 
@@ -63,7 +64,7 @@ class _Aside:
         self.answer: Tuple[int, str] = (0, "")
         self.done = threading.Event()
         self._call = function, arguments
-        threading.Thread(target=self._run, daemon=True, name=f"kvstore {function.__name__}").start()
+        self._thread = threading.Thread(target=self._run, daemon=True, name=f"kvstore {function.__name__}")
 
     def _run(self) -> None:
         function, arguments = self._call
@@ -71,22 +72,26 @@ class _Aside:
         self.answer = status, last_text() if status != 0 else ""
         self.done.set()
 
-    def wait(self) -> Tuple[int, str]:
-        """What the call returned, and its text."""
+    def is_over(self) -> bool:
+        """Whether the library has nothing to do with it any more."""
+        return self.done.is_set() or self._thread.ident is None
+
+    def run(self) -> Tuple[int, str]:
+        """Make the call and wait for it: what it returned, and its text."""
+        self._thread.start()
         while not self.done.wait(_SLICE_MS / 1000):  # a signal that comes to another thread ends no wait
             pass
         return self.answer
 
 
 def _call_aside(function: Callable[..., int], arguments: Tuple, rank: Optional[int], about: str,
-                path: Optional[str], abandoned: List[Any]) -> None:
-    """Call the C library aside and raise its error. If the wait is interrupted, the call is `abandoned`."""
+                path: Optional[str], asides: List[Any]) -> None:
+    """Call the C library aside and raise its error. If the wait is interrupted, the call stays among `asides`."""
     aside = _Aside(function, arguments)
-    try:
-        status, text = aside.wait()
-    except BaseException:
-        abandoned.append(aside)
-        raise
+    asides[:] = [one for one in asides if not one.is_over()]
+    asides.append(aside)
+    status, text = aside.run()
+    asides.remove(aside)
     if status != 0:
         raise error_of(status, text, rank, about, path)
 
@@ -128,7 +133,7 @@ class KVStore(KVStoreBase):
         self._inside: Deque[int] = collections.deque()  # calls under way
         self._orphans: List[Tuple[c_void_p, Any]] = []  # interrupted operations: their events and arrays
         self._late: List[Any] = []  # arrays of operations past their deadline
-        self._abandoned: List[_Aside] = []  # interrupted calls
+        self._asides: List[_Aside] = []  # calls under way, and interrupted ones
         self._updater: Any = None
         self._old_updaters: List[Any] = []
         self._rank: Optional[int] = None
@@ -164,8 +169,8 @@ class KVStore(KVStoreBase):
         self._inside.append(1)
         try:
             handle = self._get()
-            if (self._waits or self._flying) and _is_main():
-                _call_aside(function, (handle,) + arguments, self._rank, about, path, self._abandoned)
+            if (self._waits or self._flying) and _is_main() and not _exiting:
+                _call_aside(function, (handle,) + arguments, self._rank, about, path, self._asides)
             else:
                 check(function(handle, *arguments), self._rank, about, path)
         finally:
@@ -202,25 +207,26 @@ class KVStore(KVStoreBase):
         return None
 
     def _issue(self, function: Callable[..., int], structs: Any, n: int, packs: List[Optional[Packed]],
-               call: Call) -> c_void_p:
-        event = c_void_p()
+               call: Call, event: c_void_p) -> None:
+        """Fills `event`, also when Ctrl-C is heard before this returns."""
         call.ret_event = addressof(event)
         addresses = [None if one is None else one.address for one in packs]
         check(function(self._get(), addressof(structs), n, *addresses, byref(call)), self._rank, "key")
-        return event
 
     def _fly(self, function: Callable[..., int], structs: Any, n: int, packs: List[Optional[Packed]],
              call: Call) -> Future:
         flight = futures.Flight(self, packs)
+        event = c_void_p()
         self._inside.append(1)
         try:
             number = futures.board(flight)
             try:
-                event = self._issue(function, structs, n, packs, call)
-            except BaseException:
-                futures.leave(number)
-                raise
-            futures.launch(number, event)
+                self._issue(function, structs, n, packs, call, event)
+            finally:
+                if event:
+                    futures.launch(number, event)
+                else:
+                    futures.leave(number)
         finally:
             self._inside.pop()
         return flight.future
@@ -228,16 +234,17 @@ class KVStore(KVStoreBase):
     def _run_in_slices(self, function: Callable[..., int], structs: Any, n: int, packs: List[Optional[Packed]],
                        call: Call) -> None:
         self._reap()
-        is_free = c_int()
+        event, is_free = c_void_p(), c_int()
         self._inside.append(1)
         try:
-            event = self._issue(function, structs, n, packs, call)
             try:
+                self._issue(function, structs, n, packs, call, event)
                 while not is_free.value:
                     check(lib.kvs_event_wait_arrays(event, _SLICE_MS, byref(is_free)), self._rank, "key")
             except BaseException:
-                self._orphans.append((event, packs))
-                self._reap()
+                if event:
+                    self._orphans.append((event, packs))
+                    self._reap()
                 raise
             lib.kvs_event_free(event)
         finally:
@@ -569,7 +576,7 @@ class KVStore(KVStoreBase):
         try:
             handle = self._get()
             if _is_main():
-                _call_aside(lib.kvs_store_run_server, (handle,), None, "name", None, self._abandoned)
+                _call_aside(lib.kvs_store_run_server, (handle,), None, "name", None, self._asides)
             else:
                 check(lib.kvs_store_run_server(handle))
         finally:
@@ -594,13 +601,6 @@ class KVStore(KVStoreBase):
             return
         if os.getpid() != self._pid:
             return  # the parent's
-        self._reap()
-        self._abandoned = [aside for aside in self._abandoned if not aside.done.is_set()]
-        was_interrupted = bool(self._abandoned or self._orphans)
-        if was_interrupted:
-            lib.kvs_store_cancel(handle)  # what was interrupted and still waits ends now
-        for aside in self._abandoned:
-            aside.done.wait(_CANCEL_SECONDS)
         try:
             while self._inside:  # other threads' calls
                 time.sleep(0.001)
@@ -609,23 +609,32 @@ class KVStore(KVStoreBase):
             self._leave(lambda: not self._inside, _EXIT_SECONDS)
             self._close_handle(handle)
             raise
+        self._reap()
+        was_interrupted = bool(self._orphans) or not self._is_alone()
+        if was_interrupted:
+            lib.kvs_store_cancel(handle)  # what was interrupted and still waits ends now
+            self._leave(self._is_alone, _CANCEL_SECONDS)
         status, text = self._close_handle(handle)
         if status != 0 and not was_interrupted:
             raise error_of(status, text, self._rank, "key")
 
+    def _is_alone(self) -> bool:
+        """Whether no call is in the library, interrupted ones included."""
+        return not self._inside and all(aside.is_over() for aside in self._asides)
+
     def _close_handle(self, handle: int) -> Tuple[int, str]:
-        if self._inside or not all(aside.done.is_set() for aside in self._abandoned):
-            return 0, ""  # a call that goes on in the library: leave it the store
-        if not (self._waits or self._flying or self._serves) or not _is_main() or sys.is_finalizing():
+        if not self._is_alone():
+            return 0, ""  # a call goes on: leave it the store
+        if not (self._waits or self._flying or self._serves) or not _is_main() or _exiting:
             status = lib.kvs_store_close(handle)
             answer = status, last_text() if status != 0 else ""
         else:
             aside = _Aside(lib.kvs_store_close, (handle,))
             try:
-                answer = aside.wait()
+                answer = aside.run()
             except BaseException:
                 lib.kvs_store_cancel(handle)
-                aside.done.wait(_EXIT_SECONDS)
+                self._leave(aside.is_over, _EXIT_SECONDS)
                 self._keep_what_runs()
                 raise
         self._keep_what_runs()
@@ -654,11 +663,15 @@ class KVStore(KVStoreBase):
                 raise
 
     def __del__(self) -> None:
-        if getattr(self, "_handle", None) is not None and not sys.is_finalizing():
-            try:
+        if getattr(self, "_handle", None) is None or sys.is_finalizing():
+            return
+        try:
+            if futures.is_calling_back():  # where no store may be used
+                threading.Thread(target=lib.kvs_store_close, args=(self._handle,), daemon=True).start()
+            else:
                 self.close()
-            except Exception:  # nobody is there to be told
-                pass
+        except Exception:  # nobody is there to be told
+            pass
 
     def __repr__(self) -> str:
         state = "closed" if self._handle is None else f"rank {self._rank}"
@@ -768,6 +781,8 @@ def create(name: Optional[str] = "local", *, serve: bool = True, **options: Any)
 
 def _at_exit() -> None:
     """Close what the program left open, at once if it ends by an error, before the interpreter goes."""
+    global _exiting
+    _exiting = True  # no more threads
     failed = hasattr(sys, "last_type") or hasattr(sys, "last_exc")
     for store in [one for one in _stores if one._pid == os.getpid()]:
         if failed or store._flying:
