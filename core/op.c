@@ -564,6 +564,16 @@ static kvs_status_t check_array(const expectation_t *want, const kvs_tensor_t *t
                     may_convert ? "; only floating dtypes are converted" : "");
 }
 
+kvs_status_t kvsi_op_check_layout(const char *verb, const kvs_key_entry_t *key,
+                                  const kvs_tensor_t *value, size_t index)
+{
+    expectation_t want = {verb, kvsi_key_of(key), "the key's", key->shape, key->ndim, key->dtype};
+    kvsi_size_t size;
+    kvs_status_t status = kvsi_tensor_check(value, "value", index, &want.key, false, &size);
+
+    return status == KVS_OK ? check_array(&want, value, "value", index, false) : status;
+}
+
 static const char *device_name(int32_t type)
 {
     switch (type) {

@@ -49,14 +49,14 @@ struct kvsi_op {
     kvs_store_t *store;
     atomic_size_t refs;
     bool on_heap;
-    bool detached;      /* nobody waits in the call: it runs on the pool, or the backend has it */
-    bool uses_updater;  /* it goes through the updater's lane */
-    bool serial;        /* its groups run one after the other, as one task */
-    bool late;          /* those before it may have failed after it was resolved */
-    bool consumed;      /* asynchronous: guarded by the store's lock */
-    bool calls_back;    /* at its end the event had a callback; set under lock, then fixed */
+    bool detached;       /* nobody waits in the call: it runs on the pool, or the backend has it */
+    bool uses_updater;   /* it goes through the updater's lane */
+    bool serial;         /* its groups run one after the other, as one task */
+    bool late;           /* those before it may have failed after it was resolved */
+    bool consumed;       /* asynchronous: guarded by the store's lock */
+    bool calls_back;     /* at its end the event had a callback; set under lock, then fixed */
     int64_t deadline_ns; /* of the wait for its arrays; set once */
-    size_t first_error; /* list index of the group whose error `event` carries; guarded by lock */
+    size_t first_error;  /* list index of the group whose error `event` carries; guarded by lock */
     kvs_tensor_t *tensors; /* values, outs and row ids, normalised */
     size_t n_values, n_outs, n_row_ids;
     kvs_tensor_t *regrouped; /* of calls in which a key stands twice; its own memory */
@@ -64,7 +64,7 @@ struct kvsi_op {
     size_t *group_of_key; /* by place in the list */
     bool *made;           /* by group: this op brings the key to life */
     uint64_t bytes_read, bytes_written; /* row-sparse outs as far as there is room */
-    bool has_rows; /* a value or an out is row-sparse */
+    bool has_rows;                      /* a value or an out is row-sparse */
     kvsi_task_t *tasks;
     kvsi_place_t *places;
     size_t n_tasks;
@@ -109,5 +109,9 @@ static inline kvsi_op_t *kvsi_op_of(kvs_event_t *event)
 }
 
 const char *kvsi_verb_name(kvs_verb_t verb);
+
+/* Does a value have the shape and dtype of a key? ERR_SHAPE, ERR_DTYPE; ERR_ARGUMENT: it is no array. */
+kvs_status_t kvsi_op_check_layout(const char *verb, const kvs_key_entry_t *key,
+                                  const kvs_tensor_t *value, size_t index);
 
 #endif

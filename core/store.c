@@ -8,6 +8,7 @@
 #include "identity.h"
 #include "log.h"
 #include "optimizer_spec.h"
+#include "op.h"
 #include "probe.h"
 #include "registry.h"
 #include "status.h"
@@ -158,6 +159,9 @@ void kvs_store_cancel(kvs_store_t *store)
     if (store != NULL) {
         atomic_store(&store->cancelled, true);
         kvsi_store_wake(store);
+        if (store->ops->cancel != NULL) {
+            store->ops->cancel(store->state);
+        }
     }
 }
 
@@ -726,6 +730,124 @@ kvs_status_t kvs_store_load_optimizer_states(kvs_store_t *store, const char *pat
     return status;
 }
 
+/* ---- Keys that go ---------------------------------------------------------------------------------- */
+
+/* The live keys of a list, each once. With `values`, they must have their layout. */
+static kvs_status_t find_keys_locked(kvs_store_t *store, const char *what, const kvs_key_t *keys,
+                                     size_t n_keys, const kvs_arrays_t *values,
+                                     kvs_key_entry_t **found)
+{
+    for (size_t i = 0; i < n_keys; i++) {
+        kvsi_key_t *key = kvsi_keys_find(&store->keys, &keys[i]);
+
+        if (key == NULL || !key->live) {
+            return kvs_fail(KVS_ERR_NOT_FOUND, "%s: key %s was never initialised", what,
+                            KVSI_KEY_TEXT(&keys[i]));
+        }
+        found[i] = &key->entry;
+        for (size_t k = 0; k < i; k++) {
+            if (found[k] == found[i]) {
+                return kvs_fail(KVS_ERR_ARGUMENT, "%s: key %s stands twice in the list", what,
+                                KVSI_KEY_TEXT(&keys[i]));
+            }
+        }
+        if (values != NULL) {
+            kvs_status_t status = kvsi_op_check_layout(what, &key->entry, &values->tensors[i], i);
+
+            if (status != KVS_OK) {
+                return status;
+            }
+        }
+    }
+    return KVS_OK;
+}
+
+static void forget_key(kvs_store_t *store, kvs_key_entry_t *entry)
+{
+    kvsi_key_t *key = (kvsi_key_t *)entry; /* its first member */
+
+    if (store->ops->key_release != NULL) {
+        store->ops->key_release(store->state, entry);
+    }
+    memset(entry->state, 0, store->keys.state_bytes);
+    pthread_mutex_lock(&store->lock);
+    kvsi_keys_drop(&store->keys, key);
+    key->used = false;
+    pthread_mutex_unlock(&store->lock);
+}
+
+/* Alone: issue_lock is held, and nothing runs. */
+static kvs_status_t delete_alone(kvs_store_t *store, const char *what, const kvs_key_t *keys,
+                                 size_t n_keys, const kvs_arrays_t *values)
+{
+    kvs_key_entry_t **found = malloc((n_keys + 1) * sizeof(*found));
+    kvs_status_t status;
+
+    if (found == NULL) {
+        return kvs_fail(KVS_ERR_NO_MEMORY, "%s: no memory for a list of %zu keys", what, n_keys);
+    }
+    pthread_mutex_lock(&store->lock);
+    status = find_keys_locked(store, what, keys, n_keys, values, found);
+    pthread_mutex_unlock(&store->lock);
+    if (status == KVS_OK && store->ops->delete_keys != NULL) {
+        status = store->ops->delete_keys(store->state, found, n_keys);
+        status = status == KVS_OK ? KVS_OK : kvsi_fail_context(status, "%s", what);
+    }
+    for (size_t i = 0; i < n_keys && status == KVS_OK; i++) {
+        forget_key(store, found[i]);
+    }
+    free(found);
+    return status;
+}
+
+static kvs_status_t delete_keys(kvs_store_t *store, const char *what, const kvs_key_t *keys,
+                                size_t n_keys, const kvs_arrays_t *values)
+{
+    kvs_status_t status = kvsi_store_enter(store, what);
+
+    if (status != KVS_OK) {
+        return status;
+    }
+    if (!store->keeps_weights ||
+        (store->ops->delete_keys == NULL && store->ops->mode != KVS_BLOCKING)) {
+        return not_implemented(store, what);
+    }
+    if (keys == NULL && n_keys > 0) {
+        return kvs_fail(KVS_ERR_ARGUMENT, "%s: the keys are NULL", what);
+    }
+    if (values != NULL && (values->tensors == NULL || values->n != n_keys)) {
+        return kvs_fail(KVS_ERR_ARGUMENT, "%s: %zu keys, but %zu values; one for each is accepted",
+                        what, n_keys, values->tensors == NULL ? 0 : values->n);
+    }
+    pthread_mutex_lock(&store->issue_lock);
+    status = kvsi_engine_drain(store, own_deadline(store), what);
+    if (status == KVS_OK) {
+        status = delete_alone(store, what, keys, n_keys, values);
+    }
+    pthread_mutex_unlock(&store->issue_lock);
+    return status;
+}
+
+kvs_status_t kvs_store_delete(kvs_store_t *store, const kvs_key_t *keys, size_t n_keys)
+{
+    return delete_keys(store, "delete", keys, n_keys, NULL);
+}
+
+kvs_status_t kvs_store_reset(kvs_store_t *store, const kvs_key_t *keys, size_t n_keys,
+                             const kvs_arrays_t *values, const kvs_call_t *call)
+{
+    kvs_status_t status;
+
+    if (values == NULL && n_keys > 0) {
+        return kvs_fail(KVS_ERR_ARGUMENT, "reset: the list of values is NULL");
+    }
+    status = delete_keys(store, "reset", keys, n_keys, values);
+    if (status == KVS_OK) {
+        status = kvs_store_init(store, keys, n_keys, values, call);
+    }
+    return status;
+}
+
 /* ---- What a store is ------------------------------------------------------------------------------ */
 
 const char *kvs_store_type(const kvs_store_t *store)
@@ -871,6 +993,54 @@ kvs_status_t kvs_store_join(kvs_store_t *store)
     kvs_status_t status = kvsi_store_enter(store, "join");
 
     return status != KVS_OK || store->ops->join == NULL ? status : store->ops->join(store->state);
+}
+
+kvs_status_t kvs_store_join_last(kvs_store_t *store, int *ret_last_rank)
+{
+    kvs_status_t status = kvsi_store_enter(store, "join");
+    int last = 0;
+
+    if (status == KVS_OK && ret_last_rank == NULL) {
+        return kvs_fail(KVS_ERR_ARGUMENT, "join: the place for the result is NULL");
+    }
+    if (status == KVS_OK && store->ops->join_last != NULL) {
+        status = store->ops->join_last(store->state, &last);
+    } else if (status == KVS_OK && store->ops->join != NULL) {
+        status = store->ops->join(store->state);
+    }
+    if (status == KVS_OK) {
+        *ret_last_rank = last;
+    }
+    return status;
+}
+
+/* The user's controller, between the marks that keep it from using a store. */
+static kvs_status_t call_controller(int head, const void *body, size_t n_bytes, void *arg)
+{
+    const kvs_store_t *store = arg;
+    kvs_status_t status;
+
+    kvsi_status_clear();
+    kvsi_callback_begin();
+    status = store->controller(head, body, n_bytes, store->controller_arg);
+    kvsi_callback_end();
+    return status;
+}
+
+kvs_status_t kvs_store_set_controller(kvs_store_t *store, kvs_controller_t fn, void *arg)
+{
+    kvs_status_t status = kvsi_store_enter(store, "set_controller");
+
+    if (status == KVS_OK && store->ops->set_controller == NULL) {
+        return not_implemented(store, "set_controller");
+    }
+    if (status == KVS_OK) {
+        store->controller = fn;
+        store->controller_arg = arg;
+        status =
+            store->ops->set_controller(store->state, fn == NULL ? NULL : call_controller, store);
+    }
+    return status;
 }
 
 kvs_status_t kvs_store_send_command_to_servers(kvs_store_t *store, int head, const void *body,

@@ -36,6 +36,8 @@ struct kvs_store {
     bool has_updater;      /* guarded by issue_lock: pushes go through the updater's lane */
     kvs_updater_t updater; /* the user's; changed under issue_lock while nothing runs */
     void *updater_arg;
+    kvs_controller_t controller; /* the user's; changed before run_server */
+    void *controller_arg;
 
     pthread_mutex_t lock;
     kvsi_keys_t keys; /* from here on guarded by lock */

@@ -291,18 +291,22 @@ static kvs_status_t dist_barrier(void *state)
     return store->worker != NULL ? dist_worker_barrier(store->worker) : KVS_OK;
 }
 
-/* TODO(dist): take this worker out of the rounds to come; waits for the issue that adds join. */
-static kvs_status_t dist_join(void *state)
+static kvs_status_t dist_join_last(void *state, int *ret_last_rank)
 {
-    const dist_store_t *store = state;
+    dist_store_t *store = state;
 
     if (store->role != NULL) {
         return dist_role_refuse(store->role, "join");
     }
-    return store->worker != NULL && store->worker->n_workers > 1
-               ? kvs_fail(KVS_ERR_NOT_IMPLEMENTED, "not implemented: join by %s",
-                          store->worker->type)
-               : KVS_OK;
+    *ret_last_rank = 0;
+    return store->worker != NULL ? dist_worker_join(store->worker, ret_last_rank) : KVS_OK;
+}
+
+static kvs_status_t dist_join(void *state)
+{
+    int last;
+
+    return dist_join_last(state, &last);
 }
 
 static kvs_status_t dist_send_command(void *state, int head, const void *body, size_t n_bytes)
@@ -337,6 +341,32 @@ static kvs_status_t dist_run_server(void *state)
                           "run_server: this process is a worker; its role is set by KVSTORE_ROLE");
 }
 
+static kvs_status_t dist_set_controller(void *state, kvs_controller_t fn, void *arg)
+{
+    dist_store_t *store = state;
+
+    return store->role != NULL
+               ? dist_role_set_controller(store->role, fn, arg)
+               : kvs_fail(KVS_ERR_STATE, "set_controller: this process is a worker; commands go to "
+                                         "servers (KVSTORE_ROLE)");
+}
+
+static kvs_status_t dist_delete_keys(void *state, kvs_key_entry_t *const *keys, size_t n_keys)
+{
+    dist_store_t *store = state;
+
+    return store->worker != NULL ? dist_worker_delete_keys(store->worker, keys, n_keys) : KVS_OK;
+}
+
+static void dist_cancel(void *state)
+{
+    const dist_store_t *store = state;
+
+    if (store->worker != NULL) {
+        dist_worker_cancel(store->worker);
+    }
+}
+
 static const kvs_backend_ops_t dist_ops = {
     .size = sizeof(dist_ops),
     .mode = KVS_ASYNCHRONOUS,
@@ -367,6 +397,10 @@ static const kvs_backend_ops_t dist_ops = {
     .num_dead_nodes = dist_num_dead_nodes,
     .run_server = dist_run_server,
     .capabilities = dist_capabilities,
+    .join_last = dist_join_last,
+    .set_controller = dist_set_controller,
+    .delete_keys = dist_delete_keys,
+    .cancel = dist_cancel,
 };
 
 static const int32_t dist_devices[] = {KVS_DEVICE_CPU};

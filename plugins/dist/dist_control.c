@@ -18,31 +18,69 @@ void dist_call_ended(dist_call_t *call, kvs_status_t status, const char *text)
     pthread_cond_broadcast(&call->request.worker->changed);
 }
 
-kvs_status_t dist_worker_ask(dist_worker_t *worker, dist_ask_t *what)
+/* Until all have ended: by an answer, a failure, or the tick at the deadline. */
+static bool all_are_done(const dist_call_t *calls, size_t n)
 {
-    dist_call_t call = {
-        .request = {.worker = worker, .kind = what->header.kind, .server = what->server},
-        .ask = what};
-    kvs_status_t status;
+    size_t i = 0;
 
-    call.request.call = &call;
-    pthread_mutex_lock(&worker->lock);
-    if (worker->failure != KVS_OK) {
-        status = kvs_fail(worker->failure, "%s", worker->failure_text);
-        pthread_mutex_unlock(&worker->lock);
-        return status;
+    while (i < n && calls[i].done) {
+        i++;
     }
-    dist_request_start(&call.request);
-    while (!call.done) { /* ended by an answer, a failure, or the tick at the deadline */
+    return i == n;
+}
+
+static kvs_status_t ask_locked(dist_worker_t *worker, dist_call_t *calls, size_t n)
+{
+    if (worker->failure != KVS_OK) {
+        return kvs_fail(worker->failure, "%s", worker->failure_text);
+    }
+    for (size_t i = 0; i < n; i++) {
+        dist_request_start(&calls[i].request);
+    }
+    while (!all_are_done(calls, n) && !worker->cancelled) {
         pthread_cond_wait(&worker->changed, &worker->lock);
     }
-    dist_request_withdraw(&call.request);
+    for (size_t i = 0; i < n; i++) {
+        if (!calls[i].done) {
+            dist_call_ended(&calls[i], KVS_ERR_CANCELLED, "the store was cancelled");
+        }
+        dist_request_withdraw(&calls[i].request);
+    }
+    return KVS_OK;
+}
+
+kvs_status_t dist_worker_ask_all(dist_worker_t *worker, dist_ask_t *asks, size_t n)
+{
+    dist_call_t *calls = calloc(n, sizeof(*calls));
+    kvs_status_t status;
+
+    if (calls == NULL) {
+        return kvs_fail(KVS_ERR_NO_MEMORY, "no memory to ask %zu servers", n);
+    }
+    for (size_t i = 0; i < n; i++) {
+        calls[i] = (dist_call_t){.request = {.call = &calls[i],
+                                             .worker = worker,
+                                             .kind = asks[i].header.kind,
+                                             .server = asks[i].server},
+                                 .ask = &asks[i]};
+    }
+    pthread_mutex_lock(&worker->lock);
+    status = ask_locked(worker, calls, n);
     pthread_mutex_unlock(&worker->lock);
-    status = call.status == KVS_OK
-                 ? KVS_OK
-                 : kvs_fail(call.status, "%s", call.text == NULL ? "no memory" : call.text);
-    free(call.text);
+    for (size_t i = 0; i < n; i++) {
+        if (status == KVS_OK && calls[i].status != KVS_OK) {
+            status = kvs_fail(calls[i].status, "%s",
+                              calls[i].text == NULL ? "no memory" : calls[i].text);
+        }
+        free(calls[i].text);
+    }
+    free(calls);
     return status;
+}
+
+kvs_status_t dist_worker_ask(dist_worker_t *worker, dist_ask_t *what)
+{
+    return dist_worker_ask_all(worker, what, 1);
 }
 
 static kvs_status_t ask(dist_worker_t *worker, uint32_t server, uint8_t kind, int64_t number,
@@ -185,6 +223,75 @@ kvs_status_t dist_worker_barrier(dist_worker_t *worker)
         status = status == KVS_OK ? KVS_OK : kvs_fail_context(status, "barrier");
     }
     return status;
+}
+
+/* All servers at once: each waits for all workers. */
+kvs_status_t dist_worker_join(dist_worker_t *worker, int *ret_last_rank)
+{
+    size_t n = (size_t)worker->n_servers;
+    dist_ask_t *asks = calloc(n, sizeof(*asks));
+    kvs_status_t status = asks == NULL
+                              ? kvs_fail(KVS_ERR_NO_MEMORY, "no memory to ask %zu servers", n)
+                              : dist_worker_drain(worker);
+
+    for (size_t s = 0; s < n && status == KVS_OK; s++) {
+        asks[s] = (dist_ask_t){.server = (uint32_t)s,
+                               .header = {.kind = DIST_JOIN, .timeout_ms = worker->timeout_ms}};
+    }
+    if (status == KVS_OK) {
+        status = dist_worker_ask_all(worker, asks, n);
+    }
+    if (status == KVS_OK) { /* in their order of arrival at server 0 */
+        *ret_last_rank = (int)asks[0].answer.first;
+    }
+    free(asks);
+    return status == KVS_OK ? KVS_OK : kvs_fail_context(status, "join");
+}
+
+static kvs_status_t delete_key(dist_worker_t *worker, dist_key_t *key)
+{
+    const dist_record_t *record = &key->record;
+    kvs_status_t status = KVS_OK;
+
+    for (uint32_t s = 0; s < record->n_shards && status == KVS_OK; s++) {
+        dist_ask_t ask = {
+            .server = record->shards[s].server,
+            .header = {.kind = DIST_DELETE, .key = record->id, .digest = key->digest}};
+
+        status = dist_worker_ask(worker, &ask);
+        if (status == KVS_OK && worker->rank == 0) { /* as dist_place counts them */
+            worker->loads[ask.server] -=
+                (uint64_t)record->shards[s].n * kvs_dtype_bytes(record->dtype);
+        }
+    }
+    return status;
+}
+
+/* An init of this name looks for a later one. */
+static kvs_status_t remember_deleted(dist_worker_t *worker, const dist_key_t *key)
+{
+    return dist_map_set(&worker->deleted, dist_record_name_hash(&key->record) | 1,
+                        (void *)(uintptr_t)key->record.id);
+}
+
+kvs_status_t dist_worker_delete_keys(dist_worker_t *worker, kvs_key_entry_t *const *keys, size_t n)
+{
+    kvs_status_t status = KVS_OK;
+
+    for (size_t i = 0; i < n && status == KVS_OK; i++) {
+        dist_key_t *key = keys[i]->state;
+
+        status = remember_deleted(worker, key);
+        if (status == KVS_OK) {
+            status = delete_key(worker, key);
+        }
+    }
+    return status;
+}
+
+uint64_t dist_worker_deleted_id(const dist_worker_t *worker, const dist_record_t *record)
+{
+    return (uint64_t)(uintptr_t)dist_map_find(&worker->deleted, dist_record_name_hash(record) | 1);
 }
 
 kvs_status_t dist_worker_send_command(dist_worker_t *worker, int head, const void *body,

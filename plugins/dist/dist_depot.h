@@ -115,6 +115,13 @@ typedef struct dist_part_state {
     uint32_t n_readers; /* answers that are still read from the value's memory */
 } dist_part_state_t;
 
+/* How a worker's pushes of a key are counted. */
+typedef struct dist_count {
+    int64_t n_pushed; /* by the worker, as it counts */
+    int64_t behind;   /* so many rounds it has not taken part in */
+    bool deleted;     /* it has forgotten the key */
+} dist_count_t;
+
 struct dist_entry {
     dist_depot_t *depot;
     dist_record_t record;
@@ -133,10 +140,12 @@ struct dist_entry {
     uint32_t n_readers; /* of all parts */
     void *weight;
     int64_t n_defined; /* elements, or rows, of the first value that have come */
+    bool is_deleted;   /* by all; freed as soon as nothing is read any more */
     uint64_t define_request;
     bool defined;
     int64_t n_done;          /* rounds that are over */
     dist_round_t *rounds[2]; /* the current and the next; NULL: not begun */
+    dist_count_t *counts;    /* by rank */
     dist_async_t *async;     /* NULL: the store is synchronous */
     bool applying, again;    /* of dist_round_go_on */
     int64_t failed_round;    /* the last that failed, and why */
@@ -245,6 +254,25 @@ void dist_norms_take_sums(dist_entry_t *entry, const dist_header_t *header,
                           const kvs_net_message_t *message);
 void dist_norms_drop(dist_entry_t *entry);
 
+/* ---- Workers without more data: dist_join.c ---------------------------------------------------------------- */
+
+typedef struct dist_join {
+    uint64_t request; /* 0: has not joined */
+    int64_t begun_ns, timeout_ms;
+} dist_join_t;
+
+void dist_join_take(dist_depot_t *depot, const dist_header_t *header, int worker);
+/* A worker is gone: it won't join any more. */
+void dist_join_check_gone(dist_depot_t *depot);
+/* The round of the key that a worker means by its push of this number. */
+int64_t dist_join_round(const dist_entry_t *entry, int worker, int64_t number);
+
+/* ---- Keys that go: dist_delete.c --------------------------------------------------------------------------- */
+
+void dist_delete_take(dist_entry_t *entry, const dist_header_t *header, int worker);
+/* Free the entry if everyone has deleted it, or is gone. */
+void dist_delete_look(dist_entry_t *entry);
+
 /* ---- The directory: on server 0 ---------------------------------------------------------------------- */
 
 void dist_directory_publish(dist_depot_t *depot, const dist_header_t *header,
@@ -320,6 +348,9 @@ struct dist_depot {
     int rank;        /* the server's */
     int n_workers, n_servers;
     bool is_async;
+    dist_join_t *joins; /* by rank */
+    dist_wait_t join_wait;
+    int64_t pushed_ns, pinged_ns; /* the last push of anyone, and the last word to those who wait */
     dist_map_t entries;           /* by id */
     dist_map_t names;             /* by hash, those of one hash in a list */
     dist_optimizer_t *optimizers; /* in order of set_optimizer */
@@ -354,6 +385,8 @@ void dist_depot_send_done(dist_depot_t *depot, int worker, uint64_t request, kvs
                           const char *text);
 void dist_depot_send_record(dist_depot_t *depot, int worker, uint64_t request,
                             const dist_record_t *record);
+/* The answer to a request takes its time. */
+void dist_depot_send_patience(dist_depot_t *depot, int worker, uint64_t request);
 /* An error that `worker` didn't ask for; `key` 0: of the store. */
 void dist_depot_tell(dist_depot_t *depot, int worker, uint64_t key, kvs_status_t status,
                      const char *text);

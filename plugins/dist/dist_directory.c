@@ -310,7 +310,8 @@ void dist_directory_look_up(dist_depot_t *depot, const dist_header_t *header,
     if (name == NULL) {
         dist_depot_send_done(depot, worker, header->request, KVS_ERR_NO_MEMORY,
                              "no memory on the server for the name of a key");
-    } else if (name->record.id != 0) {
+    } else if (name->record.id >
+               (uint64_t)header->first) { /* not one that this worker has deleted */
         answer(name, worker, header->request, &record);
     } else {
         wait_for_rank_0(name, header, worker, &record);

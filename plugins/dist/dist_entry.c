@@ -36,6 +36,7 @@ void dist_entry_free(dist_entry_t *entry)
     cpu->free(host_device, entry->merge, entry->n_bytes);
     cpu->free(host_device, entry->weight, entry->n_bytes);
     free(entry->parts);
+    free(entry->counts);
     free(entry->failed_text);
     dist_record_release(&entry->record);
     free(entry);
@@ -90,6 +91,10 @@ static kvs_status_t allocate(dist_entry_t *entry)
     }
     if (entry->depot->is_async && dist_async_new(entry) != KVS_OK) {
         return KVS_ERR_NO_MEMORY;
+    }
+    entry->counts = calloc((size_t)entry->depot->n_workers, sizeof(*entry->counts));
+    if (entry->counts == NULL) {
+        return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for a key");
     }
     entry->elem_bytes = kvs_dtype_bytes(entry->record.dtype);
     entry->n_bytes = (size_t)entry->shard->n * entry->elem_bytes;
@@ -197,7 +202,9 @@ static void part_is_read(void *arg, kvs_status_t status, const char *text)
     (void)text;
     part->n_readers--;
     entry->n_readers--;
-    if (part->n_readers == 0 && !depot->is_closed) {
+    if (entry->is_deleted && entry->n_readers == 0) {
+        dist_entry_free(entry);
+    } else if (part->n_readers == 0 && !depot->is_closed) {
         dist_round_go_on(entry);
     }
     dist_depot_let_go(depot);

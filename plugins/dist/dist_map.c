@@ -30,16 +30,16 @@ void *dist_map_find(const dist_map_t *map, uint64_t number)
 
 static kvs_status_t grow(dist_map_t *map)
 {
-    dist_map_t grown = {.n_items = map->n_items == 0 ? 64 : 2 * map->n_items,
-                        .n_used = map->n_used};
+    dist_map_t grown = {.n_items = map->n_items == 0 ? 64 : 2 * map->n_items};
 
     grown.items = calloc(grown.n_items, sizeof(*grown.items));
     if (grown.items == NULL) {
         return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for a table of %zu keys", grown.n_items);
     }
     for (size_t i = 0; i < map->n_items; i++) {
-        if (map->items[i].number != 0) {
+        if (map->items[i].value != NULL) { /* else it was removed */
             *item_of(&grown, map->items[i].number) = map->items[i];
+            grown.n_used++;
         }
     }
     free(map->items);
@@ -62,6 +62,14 @@ kvs_status_t dist_map_set(dist_map_t *map, uint64_t number, void *value)
     map->n_used += item->number == 0;
     *item = (dist_map_item_t){number, value};
     return KVS_OK;
+}
+
+/* Its place stays taken until the map grows, for those that were put behind it. */
+void dist_map_remove(dist_map_t *map, uint64_t number)
+{
+    if (map->n_items > 0 && number != 0) {
+        item_of(map, number)->value = NULL;
+    }
 }
 
 void dist_map_release(dist_map_t *map)

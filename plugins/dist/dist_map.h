@@ -24,6 +24,7 @@ typedef struct dist_map {
 void *dist_map_find(const dist_map_t *map, uint64_t number); /* NULL: not there */
 /* Puts `value` in place of what was there. ERR_NO_MEMORY: nothing has changed. */
 kvs_status_t dist_map_set(dist_map_t *map, uint64_t number, void *value);
+void dist_map_remove(dist_map_t *map, uint64_t number); /* not there: nothing */
 /* Frees the map, not the values: walk `items` first. */
 void dist_map_release(dist_map_t *map);
 

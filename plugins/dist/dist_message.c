@@ -46,6 +46,9 @@ static const struct {
     [DIST_PUT_STATES] = {ANYTHING, 1},
     [DIST_LOAD] = {NOTHING, 0},
     [DIST_STATES] = {ANYTHING, 0},
+    [DIST_JOIN] = {NOTHING, 0},
+    [DIST_DELETE] = {NOTHING, 1},
+    [DIST_PATIENCE] = {NOTHING, 0},
 };
 
 /* Written through a fixed array: dist_bytes_t would allocate for each message. */

@@ -68,6 +68,11 @@ typedef enum dist_kind {
     DIST_LOAD, /* rank 0: put them in force; others: wait for that; `n` is this worker's number; DONE */
     /* to workers */
     DIST_STATES,
+    /* to servers */
+    DIST_JOIN, /* this worker takes no part in rounds until all have joined; DONE: `first` was the last */
+    DIST_DELETE, /* this worker has forgotten the key; DONE */
+    /* to workers */
+    DIST_PATIENCE, /* the answer to the request takes its time */
     DIST_N_KINDS
 } dist_kind_t;
 

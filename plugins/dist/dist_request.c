@@ -192,6 +192,7 @@ static kvs_status_t send_record(dist_request_t *request)
     if (request->kind == DIST_DEFINE && request->group->rows != NULL) {
         header.n = request->n;
     }
+    header.first = request->kind == DIST_LOOKUP ? (int64_t)key->deleted_id : 0;
     dist_record_encode(&key->record, &body);
     net.body = body.data;
     net.n_body_bytes = body.n;
@@ -466,6 +467,7 @@ void dist_request_start(dist_request_t *request)
 
 void dist_request_withdraw(dist_request_t *request)
 {
+    give_id_back(request);
     leave_queue(request);
 }
 
@@ -582,6 +584,7 @@ static void take_done(dist_request_t *request, const dist_header_t *header,
         fail_answer(request, message);
     } else {
         if (request->call != NULL) {
+            request->call->ask->answer = *header;
             dist_call_ended(request->call, KVS_OK, "");
         }
         end(request);
@@ -698,6 +701,8 @@ static void take_answer(dist_worker_t *worker, const dist_header_t *header,
         take_part(request, header, message);
     } else if (request != NULL && header->kind == DIST_ROWS) {
         take_rows(request, header, message);
+    } else if (request != NULL && header->kind == DIST_PATIENCE) {
+        request->active_ns = dist_now_ns();
     } else if (request != NULL && header->kind == DIST_STATES) {
         take_states(request, header, message);
     } else if (request != NULL) {
@@ -720,7 +725,8 @@ void dist_worker_message(void *arg, kvs_net_message_t *message)
     } else if (header.kind == DIST_TELL) {
         dist_worker_tell(worker, header.key, header.status, copy_text(message, text, sizeof(text)));
     } else if (header.kind == DIST_DONE || header.kind == DIST_PART || header.kind == DIST_RECORD ||
-               header.kind == DIST_ROWS || header.kind == DIST_STATES) {
+               header.kind == DIST_ROWS || header.kind == DIST_STATES ||
+               header.kind == DIST_PATIENCE) {
         take_answer(worker, &header, message);
     } else {
         kvs_log(KVS_LOG_WARN, "dist", "a message of kind %u from %s is not for workers: dropped",

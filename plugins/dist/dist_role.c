@@ -53,6 +53,17 @@ kvs_status_t dist_role_open(const kvs_net_settings_t *settings, const char *anno
     return KVS_OK;
 }
 
+kvs_status_t dist_role_set_controller(dist_role_t *role, kvs_controller_t fn, void *arg)
+{
+    if (role->server == NULL) {
+        return kvs_fail(KVS_ERR_STATE,
+                        "set_controller: this process is a scheduler; commands go to "
+                        "servers");
+    }
+    dist_server_set_controller(role->server, fn, arg);
+    return KVS_OK;
+}
+
 kvs_status_t dist_role_run(dist_role_t *role)
 {
     kvs_status_t status;

@@ -125,7 +125,11 @@ static bool needs(const dist_entry_t *entry, int worker)
 {
     const dist_round_t *round = entry->rounds[0];
 
-    return round->only < 0 || round->only == worker;
+    if (round->only >= 0) {
+        return round->only == worker;
+    }
+    return round->pushes[worker].n_parts > 0 || round->pushes[worker].refused ||
+           entry->depot->joins[worker].request == 0;
 }
 
 /* The first of its workers. */
@@ -312,14 +316,16 @@ static bool agree_on_storage(dist_entry_t *entry)
 {
     const dist_round_t *round = entry->rounds[0];
 
-    for (int w = 1; w < entry->depot->n_workers; w++) {
-        if (round->pushes[w].is_rows != round->pushes[0].is_rows) {
+    int first = lowest(entry);
+
+    for (int w = first + 1; w < entry->depot->n_workers; w++) {
+        if (needs(entry, w) && round->pushes[w].is_rows != round->pushes[first].is_rows) {
             text_t text = {.n = 0};
 
             add_round(&text, entry);
             add(&text, "%s pushes a %s value, %s a %s one",
-                dist_depot_worker_label(entry->depot, 0),
-                round->pushes[0].is_rows ? "row-sparse" : "dense",
+                dist_depot_worker_label(entry->depot, first),
+                round->pushes[first].is_rows ? "row-sparse" : "dense",
                 dist_depot_worker_label(entry->depot, w),
                 round->pushes[w].is_rows ? "row-sparse" : "dense");
             add(&text, "; they don't mix in one round");

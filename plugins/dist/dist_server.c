@@ -24,6 +24,17 @@ enum {
     HEAD_PROFILER
 };
 
+/* A command that waits for the controller. */
+typedef struct command {
+    struct command *next;
+    const kvs_net_peer_t *from;
+    uint32_t store;
+    uint64_t request;
+    int head;
+    size_t n_bytes;
+    char bytes[];
+} command_t;
+
 struct dist_server {
     kvs_net_node_t *node; /* fixed after open */
     /* the I/O thread's */
@@ -36,7 +47,10 @@ struct dist_server {
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool ended; /* guarded by lock, as what follows */
+    kvs_controller_t controller; /* guarded by lock, as what follows; NULL: none */
+    void *controller_arg;
+    command_t *commands; /* for it, oldest first */
+    bool ended;          /* guarded by lock, as what follows */
     kvs_status_t status;
     char *text;
 };
@@ -108,6 +122,7 @@ static void free_depot(dist_depot_t *depot)
     }
     free(depot->closed);
     free(depot->sources);
+    free(depot->joins);
     free(depot->scratch);
     free(depot);
 }
@@ -129,7 +144,9 @@ static dist_depot_t *new_depot(dist_server_t *server, uint32_t number)
     depot->closed = calloc((size_t)depot->n_workers + 1, sizeof(*depot->closed));
     depot->sources = calloc((size_t)depot->n_workers + 1, sizeof(void *));
     depot->scratch = aligned_alloc(64, DIST_PART_BYTES);
-    if (depot->closed == NULL || depot->sources == NULL || depot->scratch == NULL) {
+    depot->joins = calloc((size_t)depot->n_workers + 1, sizeof(*depot->joins));
+    if (depot->joins == NULL || depot->closed == NULL || depot->sources == NULL ||
+        depot->scratch == NULL) {
         free_depot(depot);
         return NULL;
     }
@@ -237,7 +254,11 @@ static void check_gone(dist_depot_t *depot, int worker)
             dist_round_check_gone(entry);
             dist_round_go_on(entry);
         }
+        if (entry != NULL) {
+            dist_delete_look(entry);
+        }
     }
+    dist_join_check_gone(depot);
     if (worker == 0) {
         dist_states_check_gone(depot);
         dist_directory_check_gone(depot);
@@ -313,6 +334,13 @@ void dist_depot_send_done(dist_depot_t *depot, int worker, uint64_t request, kvs
     dist_depot_answer(depot, worker, &header, text, status == KVS_OK ? 0 : strlen(text));
 }
 
+void dist_depot_send_patience(dist_depot_t *depot, int worker, uint64_t request)
+{
+    dist_header_t header = {.kind = DIST_PATIENCE, .request = request};
+
+    dist_depot_answer(depot, worker, &header, NULL, 0);
+}
+
 void dist_depot_tell(dist_depot_t *depot, int worker, uint64_t key, kvs_status_t status,
                      const char *text)
 {
@@ -351,13 +379,91 @@ static void end(dist_server_t *server, kvs_status_t status, const char *text)
     pthread_mutex_unlock(&server->lock);
 }
 
+/* Hand it to the thread that serves, if there is a controller; it answers. */
+static bool give_to_controller(dist_depot_t *depot, const dist_header_t *header,
+                               const kvs_net_message_t *message)
+{
+    dist_server_t *server = depot->server;
+    command_t *command = malloc(sizeof(*command) + message->n_body_bytes + 1);
+    command_t **link = &server->commands;
+    bool taken = false;
+
+    pthread_mutex_lock(&server->lock);
+    if (server->controller != NULL && command != NULL) {
+        *command = (command_t){.from = message->from,
+                               .store = depot->number,
+                               .request = header->request,
+                               .head = (int)header->first,
+                               .n_bytes = message->n_body_bytes};
+        if (message->n_body_bytes > 0) {
+            memcpy(command->bytes, message->body, message->n_body_bytes);
+        }
+        while (*link != NULL) {
+            link = &(*link)->next;
+        }
+        *link = command;
+        command = NULL;
+        taken = true;
+        pthread_cond_broadcast(&server->changed);
+    }
+    pthread_mutex_unlock(&server->lock);
+    free(command);
+    return taken;
+}
+
+/* On the thread that serves; the lock is released meanwhile. */
+static void run_command(dist_server_t *server, command_t *command)
+{
+    kvs_controller_t controller = server->controller;
+    void *arg = server->controller_arg;
+    dist_header_t header = {.kind = DIST_DONE, .request = command->request};
+    uint8_t bytes[DIST_MAX_HEADER_BYTES];
+    kvs_net_send_t net = KVS_NET_SEND_INIT;
+
+    pthread_mutex_unlock(&server->lock);
+    header.status = controller(command->head, command->bytes, command->n_bytes, arg);
+    header.status = header.status > 0 ? KVS_ERR_CALLBACK : header.status;
+    net.flags = KVS_NET_URGENT;
+    net.store = command->store;
+    net.header = bytes;
+    net.n_header_bytes = dist_header_encode(&header, bytes);
+    net.body = header.status == KVS_OK ? "" : kvs_plugin_host->last_error();
+    net.n_body_bytes = strlen(net.body);
+    /* Whoever can't be reached is seen to die or leave. */
+    (void)kvs_net_send(server->node, command->from, &net);
+    free(command);
+    pthread_mutex_lock(&server->lock);
+}
+
+static void run_commands(dist_server_t *server)
+{
+    while (server->commands != NULL && server->controller != NULL && !server->ended) {
+        command_t *command = server->commands;
+
+        server->commands = command->next;
+        run_command(server, command);
+    }
+}
+
+void dist_server_set_controller(dist_server_t *server, kvs_controller_t fn, void *arg)
+{
+    pthread_mutex_lock(&server->lock);
+    server->controller = fn;
+    server->controller_arg = arg;
+    pthread_mutex_unlock(&server->lock);
+}
+
 static void take_command(dist_depot_t *depot, const dist_header_t *header,
                          const kvs_net_message_t *message)
 {
     int worker = message->from->rank;
     kvs_status_t status = KVS_OK;
     const char *text = "";
+    bool is_own = header->first > HEAD_CONTROLLER && header->first <= HEAD_PROFILER;
 
+    if (!is_own && give_to_controller(depot, header, message)) {
+        return;
+    }
     switch (header->first) {
     case HEAD_CONTROLLER:
         kvs_log(KVS_LOG_WARN, "dist",
@@ -418,30 +524,69 @@ static void refuse_unknown(dist_depot_t *depot, const dist_header_t *header, int
     }
 }
 
+/* Which round of the key this is: workers count their own pushes. */
+static dist_header_t count_round(dist_depot_t *depot, dist_entry_t *entry, dist_header_t header,
+                                 int worker)
+{
+    dist_count_t *count = &entry->counts[worker];
+
+    if (header.kind != DIST_PULL && header.kind != DIST_PULL_ROWS) {
+        depot->pushed_ns = dist_now_ns();
+        count->n_pushed = header.round > count->n_pushed ? header.round : count->n_pushed;
+    }
+    if (!depot->is_async) {
+        header.round = dist_join_round(entry, worker, header.round);
+    }
+    return header;
+}
+
+static void take_push(dist_depot_t *depot, dist_entry_t *entry, const dist_header_t *as_sent,
+                      kvs_net_message_t *message)
+{
+    dist_header_t header = count_round(depot, entry, *as_sent, message->from->rank);
+
+    if (header.kind == DIST_REFUSAL && depot->is_async) {
+        dist_async_take_refusal(entry, &header, message);
+    } else if (header.kind == DIST_REFUSAL) {
+        dist_round_take_refusal(entry, &header, message);
+    } else if (depot->is_async) {
+        dist_async_take_push(entry, &header, message);
+        return; /* which owns the message */
+    } else {
+        dist_round_take_push(entry, &header, message);
+        return; /* so does this */
+    }
+    kvs_net_message_release(message);
+}
+
+static void take_pull(dist_depot_t *depot, dist_entry_t *entry, const dist_header_t *as_sent,
+                      kvs_net_message_t *message)
+{
+    dist_header_t header = count_round(depot, entry, *as_sent, message->from->rank);
+
+    dist_entry_take_pull(entry, &header, message);
+}
+
 static void take_data(dist_depot_t *depot, const dist_header_t *header, kvs_net_message_t *message)
 {
     dist_entry_t *entry = dist_map_find(&depot->entries, header->key);
     bool is_value = header->kind == DIST_VALUE || header->kind == DIST_VALUE_ROWS;
     bool is_push = header->kind == DIST_PUSH || header->kind == DIST_PUSHPULL ||
-                   header->kind == DIST_PUSH_ROWS;
+                   header->kind == DIST_PUSH_ROWS || header->kind == DIST_REFUSAL;
 
     if (entry == NULL || (!is_value && !entry->defined)) {
         refuse_unknown(depot, header, message->from->rank);
     } else if (is_push) {
-        if (depot->is_async) {
-            dist_async_take_push(entry, header, message);
-        } else {
-            dist_round_take_push(entry, header, message);
-        }
+        take_push(depot, entry, header, message);
         return; /* which owns the message */
-    } else if (header->kind == DIST_REFUSAL && depot->is_async) {
-        dist_async_take_refusal(entry, header, message);
-    } else if (header->kind == DIST_REFUSAL) {
-        dist_round_take_refusal(entry, header, message);
-    } else if (header->kind == DIST_PULL || header->kind == DIST_PULL_ROWS ||
-               header->kind == DIST_GET_STATES) {
-        dist_entry_take_pull(entry, header, message);
+    } else if (header->kind == DIST_PULL || header->kind == DIST_PULL_ROWS) {
+        take_pull(depot, entry, header, message);
         return; /* so does this */
+    } else if (header->kind == DIST_GET_STATES) {
+        dist_entry_take_pull(entry, header, message);
+        return; /* and this */
+    } else if (header->kind == DIST_DELETE) {
+        dist_delete_take(entry, header, message->from->rank);
     } else if (header->kind == DIST_VALUE_ROWS) {
         dist_rows_take_value(entry, header, message);
     } else if (header->kind == DIST_PUT_STATES) {
@@ -490,6 +635,8 @@ static bool may_send(const dist_depot_t *depot, const dist_header_t *header,
     case DIST_GET_STATES:
     case DIST_GET_OPTIMIZER:
     case DIST_LOAD:
+    case DIST_JOIN:
+    case DIST_DELETE:
     case DIST_OPTIMIZER:
     case DIST_COMPRESSION:
     case DIST_REFUSAL:
@@ -519,6 +666,7 @@ static void take(dist_depot_t *depot, const dist_header_t *header, kvs_net_messa
     case DIST_REFUSAL:
     case DIST_GET_STATES:
     case DIST_PUT_STATES:
+    case DIST_DELETE:
         take_data(depot, header, message);
         return; /* which owns the message */
     case DIST_DEFINE:
@@ -544,6 +692,9 @@ static void take(dist_depot_t *depot, const dist_header_t *header, kvs_net_messa
         break;
     case DIST_LOAD:
         dist_states_load(depot, header, message->from->rank);
+        break;
+    case DIST_JOIN:
+        dist_join_take(depot, header, message->from->rank);
         break;
     case DIST_COMMAND:
         take_command(depot, header, message);
@@ -631,6 +782,12 @@ static void free_server(dist_server_t *server)
         free_depot(server->depots);
         server->depots = next;
     }
+    while (server->commands != NULL) {
+        command_t *next = server->commands->next;
+
+        free(server->commands);
+        server->commands = next;
+    }
     for (int i = 0; i < server->n_gone; i++) {
         free(server->gone[i]);
     }
@@ -700,6 +857,10 @@ kvs_status_t dist_server_wait_end(dist_server_t *server, int64_t timeout_ms)
 
     pthread_mutex_lock(&server->lock);
     while (!server->ended && waited != ETIMEDOUT) {
+        run_commands(server);
+        if (server->ended) {
+            break;
+        }
         waited = timeout_ms < 0
                      ? pthread_cond_wait(&server->changed, &server->lock)
                      : pthread_cond_timedwait(&server->changed, &server->lock, &deadline);

@@ -14,6 +14,8 @@ kvs_status_t dist_server_open(kvs_net_job_t *job, const kvs_net_fact_t *facts, u
                               dist_server_t **ret_server);
 /* Wait until the job is complete; as kvs_net_node_wait_ready. */
 kvs_status_t dist_server_wait_ready(dist_server_t *server);
+/* What gets the commands that are not the server's own, in dist_server_wait_end. NULL: nobody. */
+void dist_server_set_controller(dist_server_t *server, kvs_controller_t fn, void *arg);
 /* Wait until a command stops the server (0), or the job is over: 0 if all workers have left in good
  * order, else why. ERR_TIMEOUT: past `timeout_ms` (negative: never) it goes on. */
 kvs_status_t dist_server_wait_end(dist_server_t *server, int64_t timeout_ms);

@@ -61,6 +61,7 @@ static void free_worker(dist_worker_t *worker)
         dist_queue_release(&worker->wires[s].queue);
     }
     free(worker->wires);
+    dist_map_release(&worker->deleted);
     free(worker->slots);
     free(worker->failure_text);
     free(worker->told_text);
@@ -994,6 +995,7 @@ static kvs_status_t begin_keys(dist_op_t *op)
 
         renew_key(worker, key, records[i]);
         key->host.entry = op->pub->groups[i].key;
+        key->deleted_id = dist_worker_deleted_id(worker, &records[i]);
     }
     pthread_mutex_unlock(&worker->lock);
     for (size_t i = 0; i < n && records != NULL && status != KVS_OK; i++) {
@@ -1050,7 +1052,7 @@ kvs_status_t dist_worker_drain(dist_worker_t *worker)
     int waited = 0;
 
     pthread_mutex_lock(&worker->lock);
-    while (worker->n_ops > 0 && waited != ETIMEDOUT) {
+    while (worker->n_ops > 0 && waited != ETIMEDOUT && !worker->cancelled) {
         waited = worker->timeout_ms == 0
                      ? pthread_cond_wait(&worker->changed, &worker->lock)
                      : pthread_cond_timedwait(&worker->changed, &worker->lock, &deadline);
@@ -1157,9 +1159,18 @@ void dist_worker_lose(dist_worker_t *worker, const kvs_net_peer_t *peer, const c
     }
 }
 
+void dist_worker_cancel(dist_worker_t *worker)
+{
+    worker->cancelled = true;
+    kvs_net_store_cancel(worker->net);
+}
+
 void dist_worker_tick(dist_worker_t *worker)
 {
     pthread_mutex_lock(&worker->lock);
+    if (worker->cancelled) {
+        pthread_cond_broadcast(&worker->changed);
+    }
     dist_requests_expire(worker);
     dist_worker_settle(worker);
 }

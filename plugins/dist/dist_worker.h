@@ -13,6 +13,7 @@
 #ifndef DIST_WORKER_H
 #define DIST_WORKER_H
 
+#include "dist_map.h"
 #include "dist_message.h"
 #include "dist_queue.h"
 
@@ -133,8 +134,9 @@ struct dist_key {
     uint8_t state;           /* dist_key_state_t */
     dist_record_t record;
     uint64_t digest;
-    int64_t n_rounds; /* pushes started */
-    bool was_pushed;  /* issued; from then on it keeps its codec */
+    uint64_t deleted_id; /* of an earlier key of this name */
+    int64_t n_rounds;    /* pushes started */
+    bool was_pushed;     /* issued; from then on it keeps its codec */
     uint16_t codec;
     uint32_t n_pushes;          /* started and not over */
     uint32_t n_queued;          /* its requests that have messages to send, */
@@ -155,7 +157,7 @@ typedef struct dist_ask {
     const void *body;
     size_t n_body;
     dist_bytes_t *reply;  /* NULL, or what the answer's body is added to */
-    dist_header_t answer; /* its header, with `reply` */
+    dist_header_t answer; /* its header */
 } dist_ask_t;
 
 struct dist_call {
@@ -197,7 +199,8 @@ struct dist_worker {
     kvs_compression_t *compression; /* NULL: values go as they are */
     uint16_t n_codecs;              /* calls of set_gradient_compression that succeeded */
     uint64_t last_id;               /* rank 0: of keys */
-    int64_t n_loads;                /* of files of states, that succeeded */
+    dist_map_t deleted; /* names of keys, as hashes: ids of those that were deleted last */
+    int64_t n_loads;    /* of files of states, that succeeded */
     int64_t n_load_tries;
     uint64_t *loads; /* rank 0: bytes placed on each server */
 
@@ -214,7 +217,8 @@ struct dist_worker {
     char *failure_text;
     kvs_status_t told; /* an error of another rank, for the next operation */
     char *told_text;
-    bool passed; /* of close: the I/O thread has come by */
+    _Atomic bool cancelled; /* set by anyone; waiters look at it at each tick */
+    bool passed;            /* of close: the I/O thread has come by */
 };
 
 /* ---- dist_worker.c ------------------------------------------------------------------------------- */
@@ -240,6 +244,8 @@ void dist_worker_key_release(dist_worker_t *worker, kvs_key_entry_t *key);
 kvs_status_t dist_worker_issue(dist_worker_t *worker, kvs_op_t *op);
 kvs_status_t dist_worker_run(dist_worker_t *worker, kvs_op_t *op);
 
+/* Make all calls that wait return soon. Safe in a signal handler. */
+void dist_worker_cancel(dist_worker_t *worker);
 /* Wait until every operation issued so far has ended; what became of it is told elsewhere. ERR_TIMEOUT. */
 kvs_status_t dist_worker_drain(dist_worker_t *worker);
 
@@ -333,6 +339,12 @@ kvs_status_t dist_worker_num_dead_nodes(dist_worker_t *worker, const char *role,
 void dist_worker_say_closed(dist_worker_t *worker);
 /* Send and wait for the answer, or for the store's deadline. */
 kvs_status_t dist_worker_ask(dist_worker_t *worker, dist_ask_t *ask);
+/* The same of several at once; the first failure counts. */
+kvs_status_t dist_worker_ask_all(dist_worker_t *worker, dist_ask_t *asks, size_t n);
+kvs_status_t dist_worker_join(dist_worker_t *worker, int *ret_last_rank);
+kvs_status_t dist_worker_delete_keys(dist_worker_t *worker, kvs_key_entry_t *const *keys, size_t n);
+/* The id of the last key of this name that was deleted; 0: none. */
+uint64_t dist_worker_deleted_id(const dist_worker_t *worker, const dist_record_t *record);
 /* The call's request has ended. Lock held. */
 void dist_call_ended(dist_call_t *call, kvs_status_t status, const char *text);
 

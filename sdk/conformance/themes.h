@@ -27,6 +27,7 @@
     X(compression)                                                                                 \
     X(capability)                                                                                  \
     X(events)                                                                                      \
+    X(forget)                                                                                      \
     X(errors)                                                                                      \
     X(store)                                                                                       \
     X(threads)

@@ -420,6 +420,13 @@ void kvs_net_node_cancel(kvs_net_node_t *node)
     net_wake_ring(node->wake_fd); /* its thread wakes the waiters */
 }
 
+void kvs_net_store_cancel(kvs_net_store_t *store)
+{
+    store->cancelled = true;
+    store->node->wakes = true;
+    net_wake_ring(store->node->wake_fd);
+}
+
 kvs_status_t kvs_net_node_close(kvs_net_node_t *node, int64_t timeout_ms)
 {
     kvs_status_t status;

@@ -81,7 +81,8 @@ typedef struct net_wait_entry {
     struct net_wait_entry *next;
     unsigned type;
     uint32_t number, store;
-    bool done; /* guarded by the node's lock, like what follows */
+    const _Atomic bool *cancelled; /* NULL, or the store's */
+    bool done;                     /* guarded by the node's lock, like what follows */
     kvs_status_t status;
     uint32_t value;
     char *text;
@@ -95,6 +96,7 @@ struct kvs_net_store {
     void *arg;
     char type[128];
     uint32_t n_barriers; /* guarded by the node's lock */
+    _Atomic bool cancelled;
 };
 
 struct kvs_net_node {
@@ -137,6 +139,7 @@ struct kvs_net_node {
     _Atomic int phase;   /* net_phase_t: release after what it stands for, acquire before */
     _Atomic bool joined; /* it has been NET_READY: likewise */
     _Atomic bool cancelled;
+    _Atomic bool wakes;               /* a store was cancelled: its waiters are to look */
     _Atomic(net_record_t *) finished; /* records whose last hold was ZeroMQ's: pushed by anyone */
     _Atomic int64_t n_records;        /* not ended yet: close waits for 0 */
     _Atomic bool is_rung;             /* a wake-up is on its way: no second one is needed */

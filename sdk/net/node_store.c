@@ -76,6 +76,11 @@ static void remove_wait_locked(kvs_net_node_t *node, net_wait_entry_t *wait)
     *at = wait->next;
 }
 
+static bool is_cancelled(const kvs_net_node_t *node, const net_wait_entry_t *wait)
+{
+    return node->cancelled || (wait->cancelled != NULL && *wait->cancelled);
+}
+
 static kvs_status_t result_of(kvs_net_node_t *node, net_wait_entry_t *wait, const char *what,
                               int64_t waited_ms)
 {
@@ -84,7 +89,7 @@ static kvs_status_t result_of(kvs_net_node_t *node, net_wait_entry_t *wait, cons
 
     if (wait->done && wait->status != KVS_OK) {
         status = kvs_fail(wait->status, "%s", wait->text == NULL ? what : wait->text);
-    } else if (!wait->done && node->cancelled) {
+    } else if (!wait->done && is_cancelled(node, wait)) {
         status = kvs_fail(KVS_ERR_CANCELLED, "%s: cancelled", what);
     } else if (!wait->done && net_node_phase(node) == NET_ENDED) {
         status = kvs_fail_context(net_node_fail_ended(node), "%s", what);
@@ -111,7 +116,7 @@ static kvs_status_t ask(kvs_net_node_t *node, const net_wire_t *wire, const net_
     pthread_mutex_unlock(&node->lock);
     status = post(node, wire, lists);
     pthread_mutex_lock(&node->lock);
-    while (status == KVS_OK && !wait->done && !node->cancelled &&
+    while (status == KVS_OK && !wait->done && !is_cancelled(node, wait) &&
            net_node_phase(node) != NET_ENDED && net_now() < deadline) {
         net_cond_wait(&node->changed, &node->lock, deadline);
     }
@@ -295,7 +300,8 @@ uint32_t kvs_net_store_number(const kvs_net_store_t *store)
 kvs_status_t kvs_net_store_barrier(kvs_net_store_t *store, int64_t timeout_ms)
 {
     kvs_net_node_t *node = store->node;
-    net_wait_entry_t wait = {.type = NET_BARRIER, .store = store->number};
+    net_wait_entry_t wait = {
+        .type = NET_BARRIER, .store = store->number, .cancelled = &store->cancelled};
     net_wire_t wire = {.type = NET_BARRIER,
                        .as.request = {.store = store->number, .timeout_ms = timeout_ms}};
     kvs_status_t status = check_asker(node);

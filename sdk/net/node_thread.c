@@ -125,7 +125,7 @@ static void answer_wake(kvs_net_node_t *node)
     if (atomic_exchange_explicit(&node->wants_rings, false, memory_order_acq_rel)) {
         net_rings_offer(node);
     }
-    if (node->cancelled) {
+    if (node->cancelled || atomic_exchange(&node->wakes, false)) {
         wake_everyone(node);
     }
 }

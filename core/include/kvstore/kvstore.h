@@ -340,6 +340,15 @@ KVS_API kvs_status_t kvs_store_row_sparse_pull(kvs_store_t *store, const kvs_key
                                                const kvs_arrays_t *outs, const kvs_arrays_t *row_ids,
                                                const kvs_call_t *call);
 
+/* Forget the keys, once all that was issued on the store has been carried out: they are as if never initialised. With
+ * several workers each deletes them, at the same point between its pushes; none waits for another. ERR_NOT_FOUND: a key
+ * that is not initialised; nothing was done. */
+KVS_API kvs_status_t kvs_store_delete(kvs_store_t *store, const kvs_key_t *keys, size_t n_keys);
+/* Delete, then init by a value of the same shape and dtype: the key begins afresh, without states of the optimizer. Not
+ * while another thread uses these keys. ERR_SHAPE, ERR_DTYPE: nothing was done. Other errors are those of both. */
+KVS_API kvs_status_t kvs_store_reset(kvs_store_t *store, const kvs_key_t *keys, size_t n_keys,
+                                     const kvs_arrays_t *values, const kvs_call_t *call);
+
 /* Wait for everything issued on the store, at most `timeout_ms` (negative: the store's own deadline); returns the first
  * error that was not delivered yet. */
 KVS_API kvs_status_t kvs_store_wait_all(kvs_store_t *store, int64_t timeout_ms);
@@ -479,8 +488,11 @@ KVS_API kvs_status_t kvs_store_stats(kvs_store_t *store, kvs_stats_t *ret_stats)
 
 /* Return when all workers have called it. ERR_TIMEOUT: past the deadline, naming the ranks missing. Stores of one process: nothing. */
 KVS_API kvs_status_t kvs_store_barrier(kvs_store_t *store);
-/* Take no further part in rounds that the others are still in, and wait for them (Horovod: join). */
+/* Take no further part in rounds that the others are still in, and wait for them (Horovod: join). Rounds to come need
+ * all workers again. */
 KVS_API kvs_status_t kvs_store_join(kvs_store_t *store);
+/* The same, and gives the rank that joined last. */
+KVS_API kvs_status_t kvs_store_join_last(kvs_store_t *store, int *ret_last_rank);
 /* Has run on every server when it returns. Heads: 0 controller, 1 multi-precision, 2 stop, 3 sync mode, 4 compression,
  * 5 profiler; others go to the servers' controller. Stores of one process: nothing. */
 KVS_API kvs_status_t kvs_store_send_command_to_servers(kvs_store_t *store, int head, const void *body, size_t n_bytes);
@@ -488,6 +500,11 @@ KVS_API kvs_status_t kvs_store_send_command_to_servers(kvs_store_t *store, int h
 KVS_API kvs_status_t kvs_store_num_dead_nodes(kvs_store_t *store, const char *role, int64_t timeout_ms, int *ret_dead);
 /* Whether this process rejoined a running job. */
 KVS_API kvs_status_t kvs_store_is_recovery(kvs_store_t *store, int *ret_recovery);
+/* In a process whose role is server: `fn` gets the commands that are not the backend's own, those with head 0 included,
+ * from run_server on and on its thread, one at a time; the status and text it fails with are those of the call that sent
+ * the command. NULL: none, and unknown commands are logged. `body` lives for the call, which may use no store. */
+typedef kvs_status_t (*kvs_controller_t)(int head, const void *body, size_t n_bytes, void *arg);
+KVS_API kvs_status_t kvs_store_set_controller(kvs_store_t *store, kvs_controller_t fn, void *arg);
 /* In a process whose role is server or scheduler: serve until told to stop. */
 KVS_API kvs_status_t kvs_store_run_server(kvs_store_t *store);
 

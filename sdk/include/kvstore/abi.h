@@ -458,6 +458,15 @@ typedef struct kvs_backend_ops {
     /* What this store can do, KVS_CAN_…: not all of what its backend can (`of_backend`), by its options.
      * NULL: all of it. */
     uint32_t (*capabilities)(void *store, uint32_t of_backend);
+    /* NULL: as join, and the last rank is given as 0. */
+    kvs_status_t (*join_last)(void *store, int *ret_last_rank);
+    kvs_status_t (*set_controller)(void *store, kvs_controller_t fn, void *arg); /* NULL to remove */
+    /* The keys are to be forgotten: tell whoever else keeps them. Nothing of the store runs, whatever
+     * its mode. key_release of each follows. NULL: nobody else does, in blocking mode. */
+    kvs_status_t (*delete_keys)(void *store, kvs_key_entry_t *const *keys, size_t n_keys);
+    /* Make every call that waits within the backend return ERR_CANCELLED soon. Any thread, also in a
+     * signal handler. NULL: there are none. */
+    void (*cancel)(void *store);
 } kvs_backend_ops_t;
 
 /* Capabilities: bits of kvs_backend_t.capabilities; in manifests the names in lower case. */

@@ -374,6 +374,9 @@ uint32_t kvs_net_store_number(const kvs_net_store_t *store);
  * closed the store; or the scheduler is gone. */
 kvs_status_t kvs_net_store_barrier(kvs_net_store_t *store, int64_t timeout_ms);
 
+/* Wake who waits in a barrier of the store with ERR_CANCELLED, also later ones. Safe in a signal handler. */
+void kvs_net_store_cancel(kvs_net_store_t *store);
+
 /* Close it: no message of it is delivered from the return on. With embedded roles it waits, at most
  * `timeout_ms`, until all workers have closed it or are gone: ERR_TIMEOUT names those who have not.
  * Frees the store in any case. NULL does nothing. */

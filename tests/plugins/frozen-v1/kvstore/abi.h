@@ -49,7 +49,9 @@ typedef struct kvs_key_entry {
 } kvs_key_entry_t;
 
 /* What one operation does to one key. Tensors are checked: known dtype, compact, aligned, their
- * data not NULL unless they have no elements; `data` already includes byte_offset, which is 0. */
+ * data not NULL unless they have no elements; `data` already includes byte_offset, which is 0. So
+ * are kinds (values all dense or all row-sparse, and what the key's kind allows) and row ids: those
+ * of values, and row_ids in host memory. Not whether outs have room for their rows. */
 typedef struct kvs_group {
     kvs_key_entry_t *key;
     const kvs_tensor_t *values; /* never changed */
@@ -68,7 +70,10 @@ enum {
     /* Arrays of the call share memory. The op then holds every group of the call: read all values
      * before any out is written, and write outs in ascending out_index. (Outs and values of one
      * group that are the very same array don't set this: element-wise in-place work is fine.) */
-    KVS_OP_SHARED = 2
+    KVS_OP_SHARED = 2,
+    /* The caller waits for the end: no event. An asynchronous backend may then spend the microseconds
+     * of waking a thread on the calling one, if that is all the operation takes. */
+    KVS_OP_WAITS = 4
 };
 
 /* One operation. Groups of push and pushpull ascend by key number: the order in which updaters and
@@ -300,7 +305,9 @@ typedef struct kvs_open_args {
  * group at a time, on any thread, never two of one key at once, unless KVS_OP_SHARED gives all; it
  * may wait for work of this process only. An asynchronous one is given the whole call, on the
  * calling thread, in order of issue; it returns without waiting for a peer, and if it returned 0
- * ends the operation with host->consumed(op) and host->complete(op, status), each once.
+ * ends the operation with host->consumed(op) and host->complete(op, status), each once. It keeps the
+ * time-out of the store (host->option, "timeout") itself: the core waits some seconds longer, so that
+ * the error which names whoever did not come is told.
  * Functions below `row_sparse_pull` that change the store run alone: the core has waited for the
  * operations issued before, in blocking mode. NULL members are not implemented. */
 typedef struct kvs_backend_ops {
@@ -346,6 +353,15 @@ typedef struct kvs_backend_ops {
     kvs_status_t (*num_dead_nodes)(void *store, const char *role, int64_t timeout_ms, int *ret_dead);
     kvs_status_t (*is_recovery)(void *store, int *ret_recovery);
     kvs_status_t (*run_server)(void *store);
+    /* NULL: as join, and the last rank is given as 0. */
+    kvs_status_t (*join_last)(void *store, int *ret_last_rank);
+    kvs_status_t (*set_controller)(void *store, kvs_controller_t fn, void *arg); /* NULL to remove */
+    /* The keys are to be forgotten: tell whoever else keeps them. Nothing of the store runs, whatever
+     * its mode. key_release of each follows. NULL: nobody else does, in blocking mode. */
+    kvs_status_t (*delete_keys)(void *store, kvs_key_entry_t *const *keys, size_t n_keys);
+    /* Make every call that waits within the backend return ERR_CANCELLED soon. Any thread, also in a
+     * signal handler. NULL: there are none. */
+    void (*cancel)(void *store);
 } kvs_backend_ops_t;
 
 /* Capabilities: bits of kvs_backend_t.capabilities; in manifests the names in lower case. */

@@ -125,7 +125,7 @@ KVS_API const char *kvs_dtype_name(kvs_dtype_t dtype);
 
 /* The rows of a row-sparse value. Ids count rows of the full shape, from 0. In a value `n_rows` says how many ids and
  * rows are given, in any order, repeats add. In an out `capacity` says for how many there is room and the operation
- * writes `n_rows`, sorted and unique. `ids` lies on the host. */
+ * writes `n_rows`, sorted and unique. `ids` lies on the host. Like data this lives until completion. */
 typedef struct kvs_rows {
     int64_t *ids;
     int64_t n_rows;
@@ -230,6 +230,10 @@ typedef struct kvs_call {
 /* Wait at most `timeout_ms` (0: only look; negative: for ever) and return the operation's status, with its text.
  * ERR_TIMEOUT: it has not completed, and goes on. ERR_CANCELLED: the store was cancelled. May be called again. */
 KVS_API kvs_status_t kvs_event_wait(kvs_event_t *event, int64_t timeout_ms);
+/* Wait as a call without an event would, but at most `timeout_ms` (negative: no less), for callers that look up from time
+ * to time. Gives 1 once the operation's arrays may be touched again, and 0 if they may not yet. The status is the
+ * operation's if it has completed. ERR_TIMEOUT: past the store's deadline; ERR_CANCELLED: either way it goes on. */
+KVS_API kvs_status_t kvs_event_wait_arrays(kvs_event_t *event, int64_t timeout_ms, int *ret_free);
 /* Whether the operation has completed, as 1 or 0. Its status is not touched: ask kvs_event_wait for that. */
 KVS_API kvs_status_t kvs_event_test(kvs_event_t *event, int *ret_done);
 /* Call `fn` once, when the operation completes, on the thread that completes it; at once if it has. It may not use any
@@ -275,12 +279,16 @@ KVS_API kvs_status_t kvs_store_init(kvs_store_t *store, const kvs_key_t *keys, s
 
 /* Sum the values given for each key, element by element in list order (half types in float32, rounded once; integers
  * wrap). The sum replaces the stored value, or goes to the updater or optimizer if one is set. Pushed arrays are never
- * changed. ERR_CALLBACK: the updater failed. Semantics: push() of MXNet's KVStore, except that it never adds. */
+ * changed. Of row-sparse values the sum has the rows of all; those it lacks become zero where it replaces. They may go to
+ * a dense key; ERR_STORAGE: a dense value for a row-sparse key, or both kinds for one key. ERR_RANGE: a row id outside the
+ * shape. ERR_CALLBACK: the updater failed. Semantics: push() of MXNet's KVStore, except that it never adds. */
 KVS_API kvs_status_t kvs_store_push(kvs_store_t *store, const kvs_key_t *keys, size_t n_keys, const kvs_arrays_t *values,
                                     const kvs_call_t *call);
 
 /* Write the stored value into every out. Sees every push to that key issued before it by this worker; in synchronous
- * modes also those of all workers of that round. ERR_STORAGE: a row-sparse out; use kvs_store_row_sparse_pull. */
+ * modes also those of all workers of that round. A dense out of a row-sparse key gets its dense form. ERR_STORAGE: a
+ * row-sparse out; use kvs_store_row_sparse_pull, or KVS_CALL_KEEP_SPARSE for all rows that a row-sparse key has: those of
+ * init and pushes, and those that updates made other than zero. ERR_ARGUMENT: the out has too little room. */
 KVS_API kvs_status_t kvs_store_pull(kvs_store_t *store, const kvs_key_t *keys, size_t n_keys, const kvs_arrays_t *outs,
                                     const kvs_call_t *call);
 
@@ -296,23 +304,36 @@ KVS_API kvs_status_t kvs_store_broadcast(kvs_store_t *store, const kvs_key_t *ke
 
 /* Write the rows named by `row_ids` (any shape, any integer dtype, any order, repeats allowed) of a row-sparse key into
  * row-sparse outs: sorted, unique, absent rows zero. One row_ids for each out, or one for all outs of a key.
- * ERR_RANGE: an id outside [0, rows). ERR_STORAGE: the key or an out is dense. */
+ * ERR_RANGE: an id outside [0, rows). ERR_STORAGE: the key or an out is dense. ERR_DTYPE: ids that are no integers.
+ * ERR_ARGUMENT: too little room for the different ids. Semantics: row_sparse_pull() of MXNet's KVStore. */
 KVS_API kvs_status_t kvs_store_row_sparse_pull(kvs_store_t *store, const kvs_key_t *keys, size_t n_keys,
                                                const kvs_arrays_t *outs, const kvs_arrays_t *row_ids,
                                                const kvs_call_t *call);
+
+/* Forget the keys, once all that was issued on the store has been carried out: they are as if never initialised. With
+ * several workers each deletes them, at the same point between its pushes; none waits for another. ERR_NOT_FOUND: a key
+ * that is not initialised; nothing was done. */
+KVS_API kvs_status_t kvs_store_delete(kvs_store_t *store, const kvs_key_t *keys, size_t n_keys);
+/* Delete, then init by a value of the same shape and dtype: the key begins afresh, without states of the optimizer. Not
+ * while another thread uses these keys. ERR_SHAPE, ERR_DTYPE: nothing was done. Other errors are those of both. */
+KVS_API kvs_status_t kvs_store_reset(kvs_store_t *store, const kvs_key_t *keys, size_t n_keys,
+                                     const kvs_arrays_t *values, const kvs_call_t *call);
 
 /* Wait for everything issued on the store, at most `timeout_ms` (negative: the store's own deadline); returns the first
  * error that was not delivered yet. */
 KVS_API kvs_status_t kvs_store_wait_all(kvs_store_t *store, int64_t timeout_ms);
 
-/* Wake every waiter of the store with ERR_CANCELLED; operations issued later fail with it too. Safe in a signal handler
- * and while other threads wait. The store can then only be closed. */
+/* Wake every waiter of the store with ERR_CANCELLED, close included; operations issued later fail with it too. Safe in a
+ * signal handler and while other threads wait. The store can then only be closed. What runs already goes on, on other
+ * threads and also past close: its arrays and the updater must stay until its event is done (kvs_event_test, which may
+ * be asked after close as well). */
 KVS_API void kvs_store_cancel(kvs_store_t *store);
 
 /* ---- Updaters, optimizers, compression --------------------------------------------------------------------- */
 
 /* Change `stored` (writable) by `value` (read-only): the sum of one push to `key`. Both are views that live for the
- * call. Runs on one thread at a time per store; within one push keys ascend (integers) or follow the order of init
+ * call. Row-sparse pushes give it a row-sparse `value`, ids ascending, each once; `stored` is dense, also of a row-sparse
+ * key. Runs on one thread at a time per store; within one push keys ascend (integers) or follow the order of init
  * (strings). It may ask any store for type, rank, num_workers and is_capable, nothing else (ERR_STATE). A status other
  * than 0 becomes ERR_CALLBACK of that push, with the callback's kvs_fail text; the stored value is what it left. */
 typedef kvs_status_t (*kvs_updater_t)(const kvs_key_t *key, const kvs_tensor_t *value, const kvs_tensor_t *stored,
@@ -347,8 +368,8 @@ typedef struct kvs_param_name {
     const char *name;
 } kvs_param_name_t;
 
-/* An optimizer and its parameters, as data. Begin with KVS_OPTIMIZER_INIT. Names, defaults and formulas:
- * `kvstore info optimizers`. Multipliers are looked up by key, else by the key's name in `names`; default 1. */
+/* An optimizer and its parameters, as data. Begin with KVS_OPTIMIZER_INIT. `kvstore info optimizers` lists the names,
+ * `kvstore info adam` parameters, defaults and states. Multipliers are looked up by key, else by the key's name in `names`; default 1. */
 typedef struct kvs_optimizer_spec {
     uint32_t size;
     uint32_t reserved;
@@ -427,7 +448,8 @@ typedef struct kvs_stats {
     uint32_t size; /* set by the caller: sizeof(kvs_stats_t) */
     uint32_t reserved;
     uint64_t n_inits, n_pushes, n_pulls, n_pushpulls; /* keys, not calls; a broadcast counts as an init and a pull */
-    uint64_t bytes_pushed, bytes_pulled;              /* of all arrays read and written, init's not counted */
+    /* Of all arrays read and written, init's not counted; of row-sparse ones the rows that came or went, and their ids. */
+    uint64_t bytes_pushed, bytes_pulled;
 } kvs_stats_t;
 /* Counts since creation of what succeeded. */
 KVS_API kvs_status_t kvs_store_stats(kvs_store_t *store, kvs_stats_t *ret_stats);
@@ -436,8 +458,11 @@ KVS_API kvs_status_t kvs_store_stats(kvs_store_t *store, kvs_stats_t *ret_stats)
 
 /* Return when all workers have called it. ERR_TIMEOUT: past the deadline, naming the ranks missing. Stores of one process: nothing. */
 KVS_API kvs_status_t kvs_store_barrier(kvs_store_t *store);
-/* Take no further part in rounds that the others are still in, and wait for them (Horovod: join). */
+/* Take no further part in rounds that the others are still in, and wait for them (Horovod: join). Rounds to come need
+ * all workers again. */
 KVS_API kvs_status_t kvs_store_join(kvs_store_t *store);
+/* The same, and gives the rank that joined last. */
+KVS_API kvs_status_t kvs_store_join_last(kvs_store_t *store, int *ret_last_rank);
 /* Has run on every server when it returns. Heads: 0 controller, 1 multi-precision, 2 stop, 3 sync mode, 4 compression,
  * 5 profiler; others go to the servers' controller. Stores of one process: nothing. */
 KVS_API kvs_status_t kvs_store_send_command_to_servers(kvs_store_t *store, int head, const void *body, size_t n_bytes);
@@ -445,6 +470,11 @@ KVS_API kvs_status_t kvs_store_send_command_to_servers(kvs_store_t *store, int h
 KVS_API kvs_status_t kvs_store_num_dead_nodes(kvs_store_t *store, const char *role, int64_t timeout_ms, int *ret_dead);
 /* Whether this process rejoined a running job. */
 KVS_API kvs_status_t kvs_store_is_recovery(kvs_store_t *store, int *ret_recovery);
+/* In a process whose role is server: `fn` gets the commands that are not the backend's own, those with head 0 included,
+ * from run_server on and on its thread, one at a time; the status and text it fails with are those of the call that sent
+ * the command. NULL: none, and unknown commands are logged. `body` lives for the call, which may use no store. */
+typedef kvs_status_t (*kvs_controller_t)(int head, const void *body, size_t n_bytes, void *arg);
+KVS_API kvs_status_t kvs_store_set_controller(kvs_store_t *store, kvs_controller_t fn, void *arg);
 /* In a process whose role is server or scheduler: serve until told to stop. */
 KVS_API kvs_status_t kvs_store_run_server(kvs_store_t *store);
 
