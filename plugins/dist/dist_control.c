@@ -268,10 +268,10 @@ static kvs_status_t delete_key(dist_worker_t *worker, dist_key_t *key)
 }
 
 /* An init of this name looks for a later one. */
-static kvs_status_t remember_deleted(dist_worker_t *worker, const dist_key_t *key)
+static kvs_status_t count_deletes(dist_worker_t *worker, const dist_key_t *key)
 {
     return dist_map_set(&worker->deleted, dist_record_name_hash(&key->record) | 1,
-                        (void *)(uintptr_t)key->record.id);
+                        (void *)(uintptr_t)(key->generation + 1));
 }
 
 kvs_status_t dist_worker_delete_keys(dist_worker_t *worker, kvs_key_entry_t *const *keys, size_t n)
@@ -281,17 +281,17 @@ kvs_status_t dist_worker_delete_keys(dist_worker_t *worker, kvs_key_entry_t *con
     for (size_t i = 0; i < n && status == KVS_OK; i++) {
         dist_key_t *key = keys[i]->state;
 
-        status = remember_deleted(worker, key);
+        status = delete_key(worker, key);
         if (status == KVS_OK) {
-            status = delete_key(worker, key);
+            status = count_deletes(worker, key);
         }
     }
     return status;
 }
 
-uint64_t dist_worker_deleted_id(const dist_worker_t *worker, const dist_record_t *record)
+int64_t dist_worker_generation(const dist_worker_t *worker, const dist_record_t *record)
 {
-    return (uint64_t)(uintptr_t)dist_map_find(&worker->deleted, dist_record_name_hash(record) | 1);
+    return (int64_t)(uintptr_t)dist_map_find(&worker->deleted, dist_record_name_hash(record) | 1);
 }
 
 kvs_status_t dist_worker_send_command(dist_worker_t *worker, int head, const void *body,

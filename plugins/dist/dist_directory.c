@@ -14,14 +14,25 @@ typedef struct asker {
     struct asker *next;
     int worker;
     uint64_t request;
+    int64_t generation;
     int64_t begun_ns, timeout_ms;
     dist_record_t record; /* what it means */
 } asker_t;
+
+/* A record that rank 0 has deleted and published anew, before everybody had asked for it. */
+typedef struct earlier {
+    struct earlier *next;
+    int64_t generation;
+    dist_record_t record;
+    bool *knows; /* by rank */
+} earlier_t;
 
 struct dist_name {
     dist_name_t *next; /* of the same hash */
     dist_depot_t *depot;
     dist_record_t record; /* id 0: not published */
+    int64_t generation;   /* how often its key was deleted before */
+    earlier_t *earlier;
     asker_t *askers;
     bool *knows;        /* by rank: has the record */
     kvs_status_t *owed; /* by rank: an error of another, for its first use */
@@ -35,8 +46,21 @@ static void free_asker(asker_t *asker)
     free(asker);
 }
 
+static void free_earlier(earlier_t *earlier)
+{
+    dist_record_release(&earlier->record);
+    free(earlier->knows);
+    free(earlier);
+}
+
 static void free_name(dist_name_t *name)
 {
+    while (name->earlier != NULL) {
+        earlier_t *next = name->earlier->next;
+
+        free_earlier(name->earlier);
+        name->earlier = next;
+    }
     dist_wait_end(name->depot->server, &name->wait);
     while (name->askers != NULL) {
         asker_t *next = name->askers->next;
@@ -211,6 +235,7 @@ static void wait_for_rank_0(dist_name_t *name, const dist_header_t *header, int 
     *asker = (asker_t){.next = name->askers,
                        .worker = worker,
                        .request = header->request,
+                       .generation = header->first,
                        .begun_ns = dist_now_ns(),
                        .timeout_ms = header->timeout_ms,
                        .record = *record};
@@ -249,18 +274,80 @@ void dist_directory_check_gone(dist_depot_t *depot)
 
 /* ---- Messages -------------------------------------------------------------------------------------------- */
 
+/* Those who have asked for what was published now. */
 static void answer_all(dist_name_t *name)
 {
-    asker_t *askers = name->askers;
+    asker_t **link = &name->askers;
 
-    name->askers = NULL;
-    dist_wait_end(name->depot->server, &name->wait);
-    while (askers != NULL) {
-        asker_t *next = askers->next;
+    while (*link != NULL) {
+        asker_t *asker = *link;
 
-        answer(name, askers->worker, askers->request, &askers->record);
-        free_asker(askers);
-        askers = next;
+        if (asker->generation != name->generation) {
+            link = &asker->next;
+            continue;
+        }
+        *link = asker->next;
+        answer(name, asker->worker, asker->request, &asker->record);
+        free_asker(asker);
+    }
+    if (name->askers == NULL) {
+        dist_wait_end(name->depot->server, &name->wait);
+    }
+}
+
+static bool all_know(const dist_depot_t *depot, const bool *knows)
+{
+    int w = 0;
+
+    while (w < depot->n_workers && (knows[w] || dist_depot_why_gone(depot, w) != NULL)) {
+        w++;
+    }
+    return w == depot->n_workers;
+}
+
+/* The record goes, but not for those who have not asked for it yet. */
+static kvs_status_t retire(dist_name_t *name)
+{
+    size_t n = (size_t)name->depot->n_workers;
+    bool *knows = calloc(n, sizeof(*knows));
+    earlier_t *earlier = calloc(1, sizeof(*earlier));
+
+    if (knows == NULL || earlier == NULL) {
+        free(knows);
+        free(earlier);
+        return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for the name of a key");
+    }
+    *earlier = (earlier_t){name->earlier, name->generation, name->record, name->knows};
+    name->record = (dist_record_t)DIST_RECORD_INIT;
+    name->knows = knows;
+    name->earlier = earlier;
+    memset(name->owed, 0, n * sizeof(*name->owed));
+    if (all_know(name->depot, earlier->knows)) {
+        name->earlier = earlier->next;
+        free_earlier(earlier);
+    }
+    return KVS_OK;
+}
+
+static void answer_earlier(dist_name_t *name, const dist_header_t *header, int worker,
+                           const dist_record_t *record)
+{
+    earlier_t **link = &name->earlier, *earlier;
+
+    while (*link != NULL && (*link)->generation != header->first) {
+        link = &(*link)->next;
+    }
+    earlier = *link;
+    if (earlier == NULL || dist_record_digest(&earlier->record) != dist_record_digest(record)) {
+        dist_depot_send_done(name->depot, worker, header->request, KVS_ERR_SHAPE,
+                             "the key was deleted since, or had another shape or dtype");
+        return;
+    }
+    dist_depot_send_record(name->depot, worker, header->request, &earlier->record);
+    earlier->knows[worker] = true;
+    if (all_know(name->depot, earlier->knows)) {
+        *link = earlier->next;
+        free_earlier(earlier);
     }
 }
 
@@ -287,8 +374,15 @@ void dist_directory_publish(dist_depot_t *depot, const dist_header_t *header,
                              "no memory on the server for the name of a key");
         return;
     }
+    if (name->record.id != 0 && header->first > name->generation && retire(name) != KVS_OK) {
+        dist_record_release(&record);
+        dist_depot_send_done(depot, message->from->rank, header->request, KVS_ERR_NO_MEMORY,
+                             kvs_plugin_host->last_error());
+        return;
+    }
     dist_record_release(&name->record);
     name->record = record;
+    name->generation = header->first;
     name->knows[0] = true;
     dist_depot_send_done(depot, message->from->rank, header->request, KVS_OK, "");
     answer_all(name);
@@ -310,8 +404,9 @@ void dist_directory_look_up(dist_depot_t *depot, const dist_header_t *header,
     if (name == NULL) {
         dist_depot_send_done(depot, worker, header->request, KVS_ERR_NO_MEMORY,
                              "no memory on the server for the name of a key");
-    } else if (name->record.id >
-               (uint64_t)header->first) { /* not one that this worker has deleted */
+    } else if (name->record.id != 0 && header->first < name->generation) {
+        answer_earlier(name, header, worker, &record);
+    } else if (name->record.id != 0 && header->first == name->generation) {
         answer(name, worker, header->request, &record);
     } else {
         wait_for_rank_0(name, header, worker, &record);

@@ -192,7 +192,7 @@ static kvs_status_t send_record(dist_request_t *request)
     if (request->kind == DIST_DEFINE && request->group->rows != NULL) {
         header.n = request->n;
     }
-    header.first = request->kind == DIST_LOOKUP ? (int64_t)key->deleted_id : 0;
+    header.first = request->kind == DIST_DEFINE ? 0 : key->generation;
     dist_record_encode(&key->record, &body);
     net.body = body.data;
     net.n_body_bytes = body.n;

@@ -995,7 +995,7 @@ static kvs_status_t begin_keys(dist_op_t *op)
 
         renew_key(worker, key, records[i]);
         key->host.entry = op->pub->groups[i].key;
-        key->deleted_id = dist_worker_deleted_id(worker, &records[i]);
+        key->generation = dist_worker_generation(worker, &records[i]);
     }
     pthread_mutex_unlock(&worker->lock);
     for (size_t i = 0; i < n && records != NULL && status != KVS_OK; i++) {

@@ -134,9 +134,9 @@ struct dist_key {
     uint8_t state;           /* dist_key_state_t */
     dist_record_t record;
     uint64_t digest;
-    uint64_t deleted_id; /* of an earlier key of this name */
-    int64_t n_rounds;    /* pushes started */
-    bool was_pushed;     /* issued; from then on it keeps its codec */
+    int64_t generation; /* how many keys of this name were deleted before */
+    int64_t n_rounds;   /* pushes started */
+    bool was_pushed;    /* issued; from then on it keeps its codec */
     uint16_t codec;
     uint32_t n_pushes;          /* started and not over */
     uint32_t n_queued;          /* its requests that have messages to send, */
@@ -199,8 +199,8 @@ struct dist_worker {
     kvs_compression_t *compression; /* NULL: values go as they are */
     uint16_t n_codecs;              /* calls of set_gradient_compression that succeeded */
     uint64_t last_id;               /* rank 0: of keys */
-    dist_map_t deleted; /* names of keys, as hashes: ids of those that were deleted last */
-    int64_t n_loads;    /* of files of states, that succeeded */
+    dist_map_t deleted;             /* by hash of a name: how many keys of it were deleted */
+    int64_t n_loads;                /* of files of states, that succeeded */
     int64_t n_load_tries;
     uint64_t *loads; /* rank 0: bytes placed on each server */
 
@@ -343,8 +343,8 @@ kvs_status_t dist_worker_ask(dist_worker_t *worker, dist_ask_t *ask);
 kvs_status_t dist_worker_ask_all(dist_worker_t *worker, dist_ask_t *asks, size_t n);
 kvs_status_t dist_worker_join(dist_worker_t *worker, int *ret_last_rank);
 kvs_status_t dist_worker_delete_keys(dist_worker_t *worker, kvs_key_entry_t *const *keys, size_t n);
-/* The id of the last key of this name that was deleted; 0: none. */
-uint64_t dist_worker_deleted_id(const dist_worker_t *worker, const dist_record_t *record);
+/* How often a key of this name was deleted. */
+int64_t dist_worker_generation(const dist_worker_t *worker, const dist_record_t *record);
 /* The call's request has ended. Lock held. */
 void dist_call_ended(dist_call_t *call, kvs_status_t status, const char *text);
 
