@@ -207,6 +207,9 @@ typedef struct kvs_optimizer {
                      const float *scalars);
     void (*step_f64)(int64_t n, const double *grad, double *weight, double *const *states,
                      const double *scalars);
+    /* NULL, or what the arithmetic of the steps is called where providers have it as a kernel; so
+     * far those of kvstore's own optimizers, "kvstore/adam". */
+    const char *arithmetic;
 } kvs_optimizer_t;
 
 /* ---- Compressors ----------------------------------------------------------------------------- */
@@ -244,6 +247,7 @@ typedef struct kvs_compressor {
     /* What the packed elements stand for: write it, or add it. Any bytes are legal. */
     void (*decode)(const float *params, int64_t n, const void *packed, float *dst);
     void (*decode_add)(const float *params, int64_t n, const void *packed, float *dst);
+    const char *arithmetic; /* as of kvs_optimizer_t: "kvstore/2bit" */
 } kvs_compressor_t;
 
 /* Optimizers in use outside of stores: what kvs_optimizer_create and its like of kvstore.h hand on to.
@@ -267,6 +271,56 @@ typedef struct kvs_optimizer_service {
 
 /* ---- Device providers ------------------------------------------------------------------------ */
 
+/* Work of one device, done in order, and what waits for it: a provider's. Lives as long as the
+ * process. */
+typedef struct kvs_queue kvs_queue_t;
+
+/* A place in a queue or in a stream of the program: all that was put there before. A plain value; all
+ * zeros is a place that has been reached. */
+typedef struct kvs_mark {
+    void *lane;
+    uint64_t number;
+} kvs_mark_t;
+
+/* A sum, as of kvs_provider_t.sum. */
+typedef struct kvs_sum_item {
+    int64_t n;
+    const void *const *src;
+    size_t n_src;
+    void *const *dst;
+    size_t n_dst;
+} kvs_sum_item_t;
+
+/* A step of an optimizer: the sum of n_src gradients, rounded once to the dtype, changes `weight` and
+ * states; then the weight is written to n_dst arrays too. Arrays begin at the same element. */
+typedef struct kvs_step_item {
+    uint32_t size;
+    int32_t dtype;
+    const kvs_optimizer_t *kind;
+    const double *scalars; /* KVS_OPTIMIZER_MAX_SCALARS */
+    int64_t n;
+    const void *const *src;
+    size_t n_src;
+    void *const *dst;
+    size_t n_dst;
+    void *weight;
+    float *master;       /* the float32 weight of a half type, or NULL; then states are float32 */
+    void *const *states; /* KVS_OPTIMIZER_MAX_STATES; NULL: not in use */
+} kvs_step_item_t;
+
+/* Compression by `kind` of n float32. */
+typedef struct kvs_pack_item {
+    uint32_t size;
+    uint32_t reserved;
+    const kvs_compressor_t *kind;
+    const float *params;
+    int64_t n;
+    const float *grad;
+    const float *residual;
+    float *ret_residual;
+    void *packed;
+} kvs_pack_item_t;
+
 /* Memory and kernels for one DLPack device type. All functions: any thread; sizes in elements
  * unless they say bytes. */
 typedef struct kvs_provider {
@@ -282,6 +336,54 @@ typedef struct kvs_provider {
                         void *const *dst, size_t n_dst);
     /* Convert between floating dtypes, or copy between equal ones. */
     kvs_status_t (*cast)(int64_t n, int src_dtype, const void *src, int dst_dtype, void *dst);
+
+    /* From here on: devices that work by themselves, in queues. All members are there, or all are
+     * NULL, as of the host, whose memory everybody reads; but kernels that a provider lacks return
+     * ERR_NOT_IMPLEMENTED, and those that call them go another way. Functions that take a queue return
+     * when the work is queued, not when it is done; errors of the work itself show later, at any call
+     * that names the device. Nothing else waits on the host, unless it says so. `alloc` and `free`
+     * above work in the order of the device's queue; `sum` and `cast` wait. */
+
+    /* Can it work here? The reason why not is the error text. */
+    kvs_status_t (*probe)(void);
+    kvs_status_t (*n_devices)(int *ret_n);
+    kvs_status_t (*info)(int id, kvs_device_info_t *ret_info);
+    /* Whether kernels of one device touch memory of another: 0 they don't; else how well, 1 being least. */
+    int (*reaches)(int from, int to);
+    /* The queue of a device. ERR_ARGUMENT: there is no such device, and how many there are. ERR_…: the
+     * device has failed. */
+    kvs_status_t (*queue)(kvs_device_t device, kvs_queue_t **ret_queue);
+    /* Where the queue is; what is put into it from now on comes after a mark. */
+    kvs_status_t (*mark)(kvs_queue_t *queue, kvs_mark_t *ret_mark);
+    kvs_status_t (*wait)(kvs_queue_t *queue, const kvs_mark_t *mark);
+    /* The same of a stream of the program in DLPack's coding, above 0. ERR_STATE: it is being captured.
+     * Stream 2 is that of the calling thread. */
+    kvs_status_t (*stream_mark)(kvs_device_t device, int64_t stream, kvs_mark_t *ret_mark);
+    kvs_status_t (*stream_wait)(kvs_device_t device, int64_t stream, const kvs_mark_t *mark);
+    /* Wait on the host until the mark is reached; ERR_TIMEOUT. */
+    kvs_status_t (*host_wait)(const kvs_mark_t *mark, int64_t timeout_ms);
+    /* Copy to or from memory of the queue's device; the other side is host memory or any device's.
+     * Host memory may be used again when this returns, except pinned memory, which is used in order:
+     * from it and to it nothing waits, but to other host memory this waits until all is there. */
+    kvs_status_t (*copy)(kvs_queue_t *queue, kvs_device_t dst_device, void *dst,
+                         kvs_device_t src_device, const void *src, size_t n_bytes);
+    /* Copy at once, having waited for the queue, and wait until all is there. */
+    kvs_status_t (*copy_now)(kvs_queue_t *queue, void *dst, const void *src, size_t n_bytes);
+    kvs_status_t (*zero)(kvs_queue_t *queue, void *data, size_t n_bytes);
+    /* Kernels, on memory that the queue's device reaches. Few items may be one launch. */
+    kvs_status_t (*sums)(kvs_queue_t *queue, int dtype, const kvs_sum_item_t *items, size_t n_items);
+    kvs_status_t (*convert)(kvs_queue_t *queue, int64_t n, int src_dtype, const void *src,
+                            int dst_dtype, void *dst);
+    /* Set *flag (a uint32_t on the device) to 1 if src, or with `add` (float32) src + add, holds NaN or
+     * infinity. */
+    kvs_status_t (*find_non_finite)(kvs_queue_t *queue, int dtype, int64_t n, const void *src,
+                                    const float *add, uint32_t *flag);
+    /* `item` NULL-weighted (n 0): only say whether there is such a kernel. */
+    kvs_status_t (*step)(kvs_queue_t *queue, const kvs_step_item_t *item);
+    kvs_status_t (*pack)(kvs_queue_t *queue, const kvs_pack_item_t *item);
+    /* The sum, in order, of what n_src packed arrays of n float32 stand for. */
+    kvs_status_t (*unpack)(kvs_queue_t *queue, const kvs_compressor_t *kind, const float *params,
+                           int64_t n, const void *const *src, size_t n_src, float *dst);
 } kvs_provider_t;
 
 /* ---- Backends -------------------------------------------------------------------------------- */
@@ -353,6 +455,9 @@ typedef struct kvs_backend_ops {
     kvs_status_t (*num_dead_nodes)(void *store, const char *role, int64_t timeout_ms, int *ret_dead);
     kvs_status_t (*is_recovery)(void *store, int *ret_recovery);
     kvs_status_t (*run_server)(void *store);
+    /* What this store can do, KVS_CAN_…: not all of what its backend can (`of_backend`), by its options.
+     * NULL: all of it. */
+    uint32_t (*capabilities)(void *store, uint32_t of_backend);
     /* NULL: as join, and the last rank is given as 0. */
     kvs_status_t (*join_last)(void *store, int *ret_last_rank);
     kvs_status_t (*set_controller)(void *store, kvs_controller_t fn, void *arg); /* NULL to remove */

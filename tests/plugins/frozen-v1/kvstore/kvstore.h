@@ -5,7 +5,10 @@
  * (kvs_last_error) that names what failed, where, and what mends it. No call aborts the process, and none blocks
  * without a bound. Unless a comment says otherwise a function may be called from any thread, writes its `ret_`
  * parameters only on success, and keeps no pointer to its arguments after the operation has completed.
- * Semantics follow the KVStore of Apache MXNet; where they differ, the comment says so. */
+ * Semantics follow the KVStore of Apache MXNet; where they differ, the comment says so.
+ *
+ * The library's own threads block every signal, so that handlers run on the program's threads only. A process of which
+ * no other thread is left, as when main ended by pthread_exit, gets no signal but SIGKILL and SIGSTOP. */
 #ifndef KVSTORE_KVSTORE_H
 #define KVSTORE_KVSTORE_H
 
@@ -164,6 +167,31 @@ KVS_API void kvs_dlpack_release(kvs_tensor_t *tensor);
 KVS_API kvs_status_t kvs_dlpack_give(const kvs_tensor_t *tensor, int versioned, void (*release)(void *arg), void *arg,
                                      void **ret_managed);
 
+/* Memory of devices, for programs that have no framework of their own: through the plugin that serves the
+ * device type; host memory always works. Any thread. */
+
+typedef struct kvs_device_info {
+    uint32_t size;
+    uint32_t reserved;
+    char name[128];   /* "NVIDIA H200" */
+    char driver[64];  /* "CUDA driver 13.0" */
+    char detail[128]; /* "compute capability 9.0" */
+    uint64_t total_bytes, free_bytes;
+} kvs_device_info_t;
+
+/* How many devices of a type there are: 1 for the host. ERR_NOT_FOUND, ERR_UNAVAILABLE: no plugin, or no driver. */
+KVS_API kvs_status_t kvs_device_count(int32_t device_type, int *ret_n);
+/* `ret_info->size` says how large the struct is. */
+KVS_API kvs_status_t kvs_device_info(kvs_device_t device, kvs_device_info_t *ret_info);
+/* Whether kernels of one device touch memory of another: 0 they don't; else how well, 1 being least. */
+KVS_API kvs_status_t kvs_device_reaches(int32_t device_type, int from, int to, int *ret_how_well);
+/* Zeroed memory, of which 0 bytes is NULL; and give it back (NULL does nothing). */
+KVS_API kvs_status_t kvs_device_alloc(kvs_device_t device, size_t n_bytes, void **ret_data);
+KVS_API void kvs_device_free(kvs_device_t device, void *data, size_t n_bytes);
+/* Copy between host and device or within a device, and wait until it is done. */
+KVS_API kvs_status_t kvs_device_copy(kvs_device_t dst_device, void *dst, kvs_device_t src_device, const void *src,
+                                     size_t n_bytes);
+
 /* ---- Keys and lists ---------------------------------------------------------------------------------------- */
 
 /* An integer, or, if `str` is not NULL, UTF-8 text of at most KVS_KEY_MAX_BYTES bytes ("" is a key). "3" and 3 differ.
@@ -293,7 +321,9 @@ KVS_API kvs_status_t kvs_store_pull(kvs_store_t *store, const kvs_key_t *keys, s
                                     const kvs_call_t *call);
 
 /* Push, then pull, as one operation: all values of the list are read before any out is written. `outs` NULL: the result
- * is written back into the values. In stores that keep no weights it is an allreduce (sum) and needs no init. */
+ * is written back into the values. In stores that keep no weights it is an allreduce (sum) and needs no init. With
+ * KVS_CALL_KEEP_SPARSE, an out without room for the rows that must come is found before the push; only where an update
+ * makes rows beyond those does the push stand although the pull fails. */
 KVS_API kvs_status_t kvs_store_pushpull(kvs_store_t *store, const kvs_key_t *keys, size_t n_keys,
                                         const kvs_arrays_t *values, const kvs_arrays_t *outs, const kvs_call_t *call);
 
