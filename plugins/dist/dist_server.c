@@ -49,6 +49,7 @@ struct dist_server {
     pthread_cond_t changed;
     kvs_controller_t controller; /* guarded by lock, as what follows; NULL: none */
     void *controller_arg;
+    bool holds_commands; /* until it serves */
     command_t *commands; /* for it, oldest first */
     bool ended;          /* guarded by lock, as what follows */
     kvs_status_t status;
@@ -389,7 +390,7 @@ static bool give_to_controller(dist_depot_t *depot, const dist_header_t *header,
     bool taken = false;
 
     pthread_mutex_lock(&server->lock);
-    if (server->controller != NULL && command != NULL) {
+    if ((server->controller != NULL || server->holds_commands) && command != NULL) {
         *command = (command_t){.from = message->from,
                                .store = depot->number,
                                .request = header->request,
@@ -411,6 +412,17 @@ static bool give_to_controller(dist_depot_t *depot, const dist_header_t *header,
     return taken;
 }
 
+static void warn_unknown(const dist_server_t *server, int64_t head, size_t n_bytes,
+                         const kvs_net_peer_t *from)
+{
+    kvs_log(KVS_LOG_WARN, "dist",
+            "server %d: %s command %lld with %zu bytes from %s is passed over%s",
+            kvs_net_node_rank(server->node), head == HEAD_CONTROLLER ? "the" : "unknown",
+            (long long)head, n_bytes, from->label,
+            head == HEAD_CONTROLLER ? ": optimizers come by set_optimizer, as names and parameters"
+                                    : "; a controller (kvs_store_set_controller) would get it");
+}
+
 /* On the thread that serves; the lock is released meanwhile. */
 static void run_command(dist_server_t *server, command_t *command)
 {
@@ -421,7 +433,11 @@ static void run_command(dist_server_t *server, command_t *command)
     kvs_net_send_t net = KVS_NET_SEND_INIT;
 
     pthread_mutex_unlock(&server->lock);
-    header.status = controller(command->head, command->bytes, command->n_bytes, arg);
+    if (controller == NULL) {
+        warn_unknown(server, command->head, command->n_bytes, command->from);
+    } else {
+        header.status = controller(command->head, command->bytes, command->n_bytes, arg);
+    }
     header.status = header.status > 0 ? KVS_ERR_CALLBACK : header.status;
     net.flags = KVS_NET_URGENT;
     net.store = command->store;
@@ -437,7 +453,8 @@ static void run_command(dist_server_t *server, command_t *command)
 
 static void run_commands(dist_server_t *server)
 {
-    while (server->commands != NULL && server->controller != NULL && !server->ended) {
+    server->holds_commands = false;
+    while (server->commands != NULL && !server->ended) {
         command_t *command = server->commands;
 
         server->commands = command->next;
@@ -465,12 +482,6 @@ static void take_command(dist_depot_t *depot, const dist_header_t *header,
         return;
     }
     switch (header->first) {
-    case HEAD_CONTROLLER:
-        kvs_log(KVS_LOG_WARN, "dist",
-                "server %d: command 0 with %zu bytes from %s is passed over: optimizers come by "
-                "set_optimizer, as names and parameters",
-                depot->rank, message->n_body_bytes, message->from->label);
-        break;
     case HEAD_MULTI_PRECISION: /* a parameter of the optimizer */
     case HEAD_SYNC:            /* servers of this backend are in no other mode */
         break;
@@ -486,8 +497,7 @@ static void take_command(dist_depot_t *depot, const dist_header_t *header,
                    : "not implemented: the profiler of servers";
         break;
     default:
-        kvs_log(KVS_LOG_WARN, "dist", "server %d: unknown command %lld with %zu bytes from %s",
-                depot->rank, (long long)header->first, message->n_body_bytes, message->from->label);
+        warn_unknown(depot->server, header->first, message->n_body_bytes, message->from);
         break;
     }
     dist_depot_send_done(depot, worker, header->request, status, text);
@@ -799,7 +809,7 @@ static void free_server(dist_server_t *server)
 }
 
 kvs_status_t dist_server_open(kvs_net_job_t *job, const kvs_net_fact_t *facts, uint32_t n_facts,
-                              dist_server_t **ret_server)
+                              bool with_controller, dist_server_t **ret_server)
 {
     dist_server_t *server = calloc(1, sizeof(*server));
     kvs_net_node_args_t args = KVS_NET_NODE_ARGS_INIT;
@@ -814,6 +824,7 @@ kvs_status_t dist_server_open(kvs_net_job_t *job, const kvs_net_fact_t *facts, u
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&server->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
+    server->holds_commands = with_controller;
     args.role = KVS_NET_SERVER;
     args.facts = facts;
     args.n_facts = n_facts;
