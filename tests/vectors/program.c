@@ -12,7 +12,6 @@
 
 typedef struct program {
     golden_case_t *c;
-    const char *store_type;
     /* the updater: stored = a * stored + b * merged */
     double a, b;
     cJSON *updater_calls; /* keys, since the operation began */
@@ -294,11 +293,13 @@ static void do_load_states(program_t *p, const cJSON *op)
 static void do_new_store(program_t *p, const cJSON *op)
 {
     kvs_store_t *store = p->c->store;
+    char type[64];
 
     (void)op;
+    snprintf(type, sizeof(type), "%s", kvs_store_type(store));
     p->c->store = NULL;
     if (golden_ok(p->c, kvs_store_close(store), "close")) {
-        golden_ok(p->c, kvs_store_create(p->store_type, NULL, 0, &p->c->store), "create");
+        golden_ok(p->c, kvs_store_create(type, NULL, 0, &p->c->store), "create");
     }
 }
 
@@ -340,7 +341,7 @@ static void run_op(program_t *p, const cJSON *op)
 
 void golden_run_program(golden_case_t *c)
 {
-    program_t p = {.c = c, .store_type = golden_text(c->json, "store")};
+    program_t p = {.c = c};
     const cJSON *op;
     int number = 0;
 

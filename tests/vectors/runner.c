@@ -39,14 +39,38 @@ static const char *store_name(const cJSON *json, const char *field)
     return space != NULL ? space + 1 : text;
 }
 
+/* The one that all cases are for, if the variable names it; a job's has the workers of the case. */
+static const char *store_of(const kind_t *kind, const golden_case_t *c)
+{
+    const char *other = getenv("KVSTORE_VECTORS_STORE");
+
+    return other != NULL         ? other
+           : kind->store != NULL ? kind->store
+                                 : store_name(c->json, kind->store_field);
+}
+
+/* In a job workers take the place of devices: there are as many, or one that has all of them. */
+static int has_its_workers(golden_case_t *c)
+{
+    int n_wanted = (int)golden_number(c->json, "num_devices", 1), n_workers = 0;
+
+    if (getenv("KVSTORE_VECTORS_STORE") == NULL) {
+        return 1;
+    }
+    if (!golden_ok(c, kvs_store_num_workers(c->store, &n_workers), "num_workers")) {
+        return 0;
+    }
+    return n_workers == n_wanted ? 1 : golden_skipped(c, "it is for %d workers", n_wanted);
+}
+
 static void run_case(const kind_t *kind, golden_case_t *c)
 {
-    const char *store = kind->store != NULL ? kind->store : store_name(c->json, kind->store_field);
+    const char *store = store_of(kind, c);
     kvs_status_t status = kvs_store_create(store, NULL, 0, &c->store);
 
     if (status == KVS_ERR_UNAVAILABLE) {
         golden_skipped(c, "backend %s is not installed (%s)", store, kvs_last_error());
-    } else if (golden_ok(c, status, "create")) {
+    } else if (golden_ok(c, status, "create") && has_its_workers(c)) {
         kind->run(c);
     }
     status = kvs_store_close(c->store);
