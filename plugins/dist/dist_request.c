@@ -535,6 +535,32 @@ int64_t dist_patience_ms(int64_t timeout_ms)
            (timeout_ms < 2000 ? timeout_ms : 2000) / 2;
 }
 
+static bool is_push(const dist_request_t *request)
+{
+    return request->kind == DIST_PUSH || request->kind == DIST_PUSHPULL ||
+           request->kind == DIST_PUSH_ROWS;
+}
+
+/* What is not sent yet never will be: of a push the server is told so, beyond what it has room for. */
+static void give_up(dist_request_t *request, const char *text)
+{
+    dist_header_t header = header_of(request);
+    kvs_net_send_t net = KVS_NET_SEND_INIT;
+
+    if (request->item.place == 0) {
+        return;
+    }
+    leave_queue(request);
+    if (is_push(request)) {
+        header.kind = DIST_REFUSAL;
+        header.status = KVS_ERR_TIMEOUT;
+        net.flags = KVS_NET_URGENT;
+        net.body = text;
+        net.n_body_bytes = strlen(text);
+        (void)send(request, &header, &net); /* one that is gone needs to know nothing */
+    }
+}
+
 void dist_requests_expire(dist_worker_t *worker)
 {
     int64_t now = dist_now_ns(), patience = dist_patience_ms(worker->timeout_ms) * 1000000;
@@ -550,6 +576,7 @@ void dist_requests_expire(dist_worker_t *worker)
             snprintf(text, sizeof(text),
                      "%s has not answered within %.1f s; it is alive, but busy or stuck",
                      peer->label, (double)patience / 1e9);
+            give_up(request, text);
             fail_request(request, KVS_ERR_TIMEOUT, text);
         }
     }

@@ -862,7 +862,9 @@ void dist_round_add_refusal(const dist_entry_t *entry, dist_round_t *round,
     int worker = message->from->rank;
     char text[1024];
 
-    note_push(round, &round->pushes[worker], header);
+    if (round->pushes[worker].n_parts == 0) { /* else its worker gave up on the rest */
+        note_push(round, &round->pushes[worker], header);
+    }
     round->pushes[worker].refused = true;
     if (round->refusal == KVS_OK) {
         snprintf(text, sizeof(text), "%s: %.*s", dist_depot_worker_label(entry->depot, worker),
@@ -883,7 +885,7 @@ void dist_round_take_refusal(dist_entry_t *entry, const dist_header_t *header,
         return;
     }
     round = header->round > entry->n_done + 2 ? NULL : round_of(entry, header->round);
-    if (round == NULL || round->pushes[worker].n_parts > 0) {
+    if (round == NULL || dist_round_is_whole(entry, round, worker)) {
         dist_depot_send_done(entry->depot, worker, header->request, KVS_ERR_INTERNAL,
                              "a push is refused that can't be");
         return;

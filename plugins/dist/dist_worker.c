@@ -348,6 +348,9 @@ kvs_status_t dist_group_take_memory(dist_group_t *group, size_t n_bytes)
 
     group->n_sum_bytes = n_bytes;
     pthread_mutex_lock(&worker->lock);
+    worker->n_waiting_bytes += n_bytes;
+    group->counted = true;
+    group->reads |= worker->n_waiting_bytes > DIST_MAX_WAITING_BYTES;
     if (key->n_spare_bytes == n_bytes) {
         group->sum = key->spare;
         key->spare = NULL;
@@ -363,6 +366,8 @@ static void give_memory_back(dist_group_t *group)
 {
     dist_key_t *key = group->pub->key->state;
 
+    group->op->worker->n_waiting_bytes -= group->counted ? group->n_sum_bytes : 0;
+    group->counted = false;
     if (group->sum == NULL) {
         return;
     }
@@ -918,11 +923,14 @@ static dist_op_t *new_op(dist_worker_t *worker, kvs_op_t *pub)
 
 static void drop_op(dist_op_t *op)
 {
+    pthread_mutex_lock(&op->worker->lock);
+    for (size_t i = 0; i < op->pub->n_groups; i++) {
+        give_memory_back(op->pub->groups[i].state);
+    }
+    pthread_mutex_unlock(&op->worker->lock);
     for (size_t i = 0; i < op->pub->n_groups; i++) {
         dist_group_t *group = op->pub->groups[i].state;
 
-        kvs_cpu_provider()->free(host_device, group->sum, group->n_sum_bytes);
-        group->sum = NULL;
         free(group->refusal);
         dist_sparse_release(group);
     }

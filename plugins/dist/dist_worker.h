@@ -33,6 +33,8 @@ typedef struct dist_call dist_call_t;
 #define DIST_MAX_PUSHES 2
 /* Arrays up to this size are copied as they are sent, so that the caller has them back at once. */
 #define DIST_COPY_BYTES (64 << 10)
+/* Sums that wait to be sent, of all keys. Beyond it calls wait, as if their arrays were still being read. */
+#define DIST_MAX_WAITING_BYTES (64 << 20)
 
 /* What one server is asked: all messages to it, and all its answers. Guarded by the worker's lock. */
 typedef struct dist_request {
@@ -100,6 +102,7 @@ struct dist_group {
     const char *source; /* what is sent; NULL if there are no elements */
     void *sum;          /* the memory of `source`, if it is ours */
     size_t n_sum_bytes;
+    bool counted; /* among those that wait */
     char *result; /* what was pulled, if it can't be written at once */
     size_t n_result_bytes;
     dist_rows_t *rows; /* NULL: dense */
@@ -211,6 +214,7 @@ struct dist_worker {
     uint64_t last_order;    /* of the operations issued */
     dist_slot_t *slots;     /* of requests that wait for an answer */
     uint32_t n_slots, first_free;
+    uint64_t n_waiting_bytes; /* of sums that are not sent yet */
     dist_op_t *to_settle;
     size_t n_ops;         /* begun and not ended */
     kvs_status_t failure; /* nothing works any more */
@@ -269,7 +273,8 @@ void dist_group_write(const dist_group_t *group, int64_t first, int64_t n, const
 
 /* Write the sum of a group's values, in list order. */
 kvs_status_t dist_group_sum(const kvs_group_t *pub, void *sum);
-/* Memory for n_bytes that are sent, in `group->sum`: the key's spare, or new. */
+/* Memory for n_bytes that are sent, in `group->sum`: the key's spare, or new. Where much waits already, the
+ * group `reads` until it is sent. */
 kvs_status_t dist_group_take_memory(dist_group_t *group, size_t n_bytes);
 
 /* Put the key's name before this thread's text. */

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 /* More than may be on the way to one peer, several times over. */
 enum { N_BIG = 12, BIG = 1 << 20 };
@@ -229,6 +230,54 @@ static void an_urgent_answer_overtakes_others(void)
     job_close(&job);
 }
 
+/* ---- A server that stops reading --------------------------------------------------------------------------- */
+
+static long resident_bytes(void)
+{
+    long n_pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+
+    if (file == NULL || fscanf(file, "%*d %ld", &n_pages) != 1) {
+        exit(2);
+    }
+    fclose(file);
+    return n_pages * sysconf(_SC_PAGESIZE);
+}
+
+/* Calls that give their arrays back at once wait when much is waiting, and end at the deadline. */
+static void a_server_that_stops_reading_is_named_and_costs_no_memory(void)
+{
+    enum { N_KEYS = 200, N = 1 << 18 };
+    job_t job = JOB_OPEN({"timeout", "1"});
+    exchange_t one = new_exchange(N, 1), two = new_exchange(N, 1);
+    kvs_tensor_t tensors[2] = {tensor_of(&one), tensor_of(&two)};
+    kvs_arrays_t first = kvs_arrays(tensors, 1), both = kvs_arrays(tensors, 2);
+    int server = job_pid_of("server", 0);
+    kvs_status_t status = KVS_OK;
+    long before;
+
+    for (int i = 0; i < N_KEYS; i++) {
+        kvs_key_t key = kvs_key_int(i);
+
+        KT_OK(kvs_store_init(job.store, &key, 1, &first, NULL));
+    }
+    before = resident_bytes();
+    KT_TRUE(server > 0 && kill(server, SIGSTOP) == 0);
+    for (int i = 0; i < N_KEYS && status == KVS_OK; i++) { /* 200 MiB of sums, if nobody stops it */
+        kvs_key_t key = kvs_key_int(i);
+
+        status = kvs_store_push(job.store, &key, 1, &both, NULL);
+    }
+    KT_FAIL(status, KVS_ERR_TIMEOUT, "server 0 (host ");
+    KT_TRUE(resident_bytes() - before < 150 << 20);
+    KT_INT(kill(server, SIGCONT), 0);
+    (void)kvs_store_wait_all(job.store, 20000); /* the other pushes have failed too */
+    job_meet(&job);
+    free(one.at);
+    free(two.at);
+    (void)kvs_store_close(job.store);
+}
+
 /* ---- P3 ------------------------------------------------------------------------------------------------- */
 
 static void with_p3_the_workers_update(void)
@@ -266,8 +315,11 @@ static void an_unknown_transport_is_refused(void)
 }
 
 static const kt_test_t tests[] = {
-    KT_TEST(an_urgent_push_overtakes_others),   KT_TEST(nothing_overtakes_on_its_own_key),
-    KT_TEST(an_urgent_answer_overtakes_others), KT_TEST(with_p3_the_workers_update),
+    KT_TEST(an_urgent_push_overtakes_others),
+    KT_TEST(nothing_overtakes_on_its_own_key),
+    KT_TEST(an_urgent_answer_overtakes_others),
+    KT_TEST(a_server_that_stops_reading_is_named_and_costs_no_memory),
+    KT_TEST(with_p3_the_workers_update),
     KT_TEST(an_unknown_transport_is_refused),
 };
 
