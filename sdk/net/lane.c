@@ -8,7 +8,8 @@
 #include <string.h>
 
 #define INLINE_MAX     8192 /* larger ones get memory of their own at the receiver, which is aligned */
-#define MAX_ON_THE_WAY 65536 /* messages, however small */
+#define MAX_ON_THE_WAY 65536        /* messages, however small */
+#define HOLD_NS        (4 * NET_MS) /* a ring full of held messages is waited for */
 
 kvs_status_t net_lane_init(net_lane_t *lane, net_peer_t *peer, uint32_t index)
 {
@@ -220,6 +221,10 @@ static net_record_t *new_record(net_lane_t *lane, const kvs_net_send_t *send)
     record->n_frame = n_frame;
     record->n_body = n_inline > 0 ? 0 : send->n_body_bytes;
     record->body = copy ? record->frame + n_frame : send->body;
+    record->n_header = (uint32_t)send->n_header_bytes;
+    record->store = send->store;
+    record->flags = send->flags;
+    record->n_inline = n_inline;
     own_record(lane, record, send);
     return record;
 }
@@ -265,7 +270,8 @@ static uint64_t window_of(const net_lane_t *lane)
 
 static uint64_t on_the_way_locked(const net_lane_t *lane)
 {
-    return lane->out.n_bytes + (lane->writer == NULL ? 0 : net_writer_unread(lane->writer));
+    return lane->out.n_bytes + lane->n_queued_bytes +
+           (lane->writer == NULL ? 0 : net_writer_unread(lane->writer));
 }
 
 static bool is_full_locked(const net_lane_t *lane, uint64_t n_bytes, uint64_t n_received)
@@ -311,7 +317,8 @@ static kvs_status_t fail_no_memory(const net_lane_t *lane, const kvs_net_send_t 
 
 /* ---- By memory ------------------------------------------------------------------------------- */
 
-enum { BY_SOCKET = 2 }; /* beside OK and AGAIN: the message can't go through the ring now */
+/* Beside OK and AGAIN: the message can't go through the ring; or not yet. */
+enum { BY_SOCKET = 2, LATER = 3 };
 
 static bool has_ring_locked(net_lane_t *lane)
 {
@@ -322,22 +329,59 @@ static bool has_ring_locked(net_lane_t *lane)
     return lane->ring_is_open;
 }
 
-static kvs_status_t write_locked(net_lane_t *lane, const kvs_net_send_t *send, uint64_t n_received,
-                                 bool *ret_written)
+/* Where the ring is full of what was read and is held, it may stay so: after a while there is the socket. */
+static bool may_overflow_locked(net_lane_t *lane)
 {
-    net_entry_t entry = {.flags = ((send->flags & KVS_NET_ACK_NOW) != 0 ? NET_ACK_NOW : 0) |
-                                  (send->done != NULL ? NET_ENTRY_WANTS_ACK : 0),
+    if (net_writer_unread(lane->writer) > 0) {
+        return false; /* more will be released, or copied */
+    }
+    if (!lane->overflows && lane->held_up_until == 0) {
+        lane->held_up_until = net_now() + HOLD_NS;
+        net_node_ring(lane->peer->node);
+    }
+    return lane->overflows;
+}
+
+static void note_room_locked(net_lane_t *lane)
+{
+    lane->overflows = false;
+    if (lane->held_up_until != 0) {
+        lane->held_up_until = 0;
+    }
+}
+
+static net_entry_t entry_of(const net_lane_t *lane, uint32_t flags, bool wants_ack, uint32_t store,
+                            size_t n_header, size_t n_body)
+{
+    return (net_entry_t){.flags = ((flags & KVS_NET_ACK_NOW) != 0 ? NET_ACK_NOW : 0) |
+                                  (wants_ack ? NET_ENTRY_WANTS_ACK : 0),
                          .seq = lane->out.n_sent + 1,
-                         .n_body = send->n_body_bytes,
-                         .n_header = (uint32_t)send->n_header_bytes,
-                         .store = send->store};
-    uint64_t n_bytes = net_entry_bytes(entry.n_header, entry.n_body);
+                         .n_body = n_body,
+                         .n_header = (uint32_t)n_header,
+                         .store = store};
+}
+
+/* It lies in the ring: only `done` is left to be called. */
+static void keep_for_receipt_locked(net_lane_t *lane, net_record_t *record)
+{
+    note_room_locked(lane);
+    note_progress_locked(lane);
+    if (record == NULL) {
+        lane->out.n_sent++;
+        return;
+    }
+    record->by_ring = true;
+    record->n_frame = record->n_body = 0;
+    net_outlink_add(&lane->out, record);
+}
+
+/* KVS_NET_AGAIN: no room. */
+static kvs_status_t write_locked(net_lane_t *lane, const kvs_net_send_t *send)
+{
+    net_entry_t entry = entry_of(lane, send->flags, send->done != NULL, send->store,
+                                 send->n_header_bytes, send->n_body_bytes);
     net_record_t *record = NULL;
 
-    *ret_written = false;
-    if ((send->flags & KVS_NET_URGENT) == 0 && is_full_locked(lane, n_bytes, n_received)) {
-        return KVS_OK;
-    }
     if (send->done != NULL) {
         record = net_record_new(0);
         if (record == NULL) {
@@ -346,72 +390,175 @@ static kvs_status_t write_locked(net_lane_t *lane, const kvs_net_send_t *send, u
     }
     if (!net_writer_put(lane->writer, &entry, send->header, send->body)) {
         free(record);
-        return KVS_OK;
+        return KVS_NET_AGAIN;
     }
-    note_progress_locked(lane);
-    if (record == NULL) {
-        lane->out.n_sent++;
-    } else {
-        record->by_ring = true;
+    if (record != NULL) {
         own_record(lane, record, send);
-        net_outlink_add(&lane->out, record);
     }
-    *ret_written = true;
+    keep_for_receipt_locked(lane, record);
     return KVS_OK;
 }
 
-/* Where the ring is full of what was read and is held, it may stay so: then the socket. */
+/* Is the window full, although the ring has been looked at? */
+static bool is_window_full_locked(net_lane_t *lane, const kvs_net_send_t *send)
+{
+    uint64_t n_bytes = net_entry_bytes(send->n_header_bytes, send->n_body_bytes);
+    uint64_t n_received;
+
+    if ((send->flags & KVS_NET_URGENT) != 0 || !is_full_locked(lane, n_bytes, lane->out.n_acked)) {
+        return false;
+    }
+    net_writer_wait(lane->writer);
+    return net_writer_look(lane->writer, &n_received) == KVS_OK &&
+           is_full_locked(lane, n_bytes, n_received);
+}
+
+/* Where there is no room: once more, with the promise to be told when there is. */
 static kvs_status_t put_in_ring_locked(net_lane_t *lane, const kvs_net_send_t *send)
 {
-    uint64_t n_received = lane->out.n_acked;
-    bool written = false;
-    kvs_status_t status = KVS_OK;
+    kvs_status_t status;
+    uint64_t n_received;
 
-    if (!has_ring_locked(lane) ||
-        !net_writer_fits(lane->writer, net_entry_bytes(send->n_header_bytes, send->n_body_bytes))) {
+    if (!has_ring_locked(lane)) {
         return BY_SOCKET;
     }
-    for (int i = 0; i < 3 && !written && status == KVS_OK; i++) {
-        if (i == 2) {
-            net_writer_wait(lane->writer);
-        }
-        if (i > 0 && net_writer_look(lane->writer, &n_received) != KVS_OK) {
-            return BY_SOCKET; /* the I/O thread says what is wrong */
-        }
-        status = write_locked(lane, send, n_received, &written);
-        if (i == 1 && (send->flags & KVS_NET_URGENT) != 0) {
-            break;
+    if (is_window_full_locked(lane, send)) {
+        return KVS_NET_AGAIN;
+    }
+    if (lane->queue != NULL) {
+        return LATER;
+    }
+    if (!net_writer_fits(lane->writer, net_entry_bytes(send->n_header_bytes, send->n_body_bytes))) {
+        return BY_SOCKET;
+    }
+    status = write_locked(lane, send);
+    if (status == KVS_NET_AGAIN) {
+        net_writer_wait(lane->writer);
+        if (net_writer_look(lane->writer, &n_received) ==
+            KVS_OK) { /* else the I/O thread says why */
+            status = write_locked(lane, send);
         }
     }
-    if (status != KVS_OK || written) {
-        return status;
-    }
-    return (send->flags & KVS_NET_URGENT) != 0 || net_writer_unread(lane->writer) == 0
-               ? BY_SOCKET
-               : KVS_NET_AGAIN;
+    return status != KVS_NET_AGAIN ? status : may_overflow_locked(lane) ? BY_SOCKET : LATER;
 }
 
-static void count(kvs_net_count_t *count, const kvs_net_send_t *send)
+static void enqueue_locked(net_lane_t *lane, net_record_t *record)
+{
+    record->next = NULL;
+    *(lane->queue == NULL ? &lane->queue : &lane->last_queued->next) = record;
+    lane->last_queued = record;
+    lane->n_queued_bytes += net_record_bytes(record);
+}
+
+static net_record_t *dequeue_locked(net_lane_t *lane)
+{
+    net_record_t *record = lane->queue;
+
+    lane->queue = record->next;
+    lane->n_queued_bytes -= net_record_bytes(record);
+    return record;
+}
+
+static size_t body_bytes(const net_record_t *record)
+{
+    return record->n_inline > 0 ? record->n_inline : record->n_body;
+}
+
+static void count(kvs_net_count_t *count, size_t n_header, size_t n_body)
 {
     count->n_messages++;
-    count->n_bytes += send->n_header_bytes + send->n_body_bytes;
+    count->n_bytes += n_header + n_body;
 }
 
-/* By memory, or with a record, which is made when it is needed, by socket. */
+/* Write the first of the queue into the ring; false: no room. */
+static bool write_first_locked(net_lane_t *lane)
+{
+    net_record_t *record = lane->queue;
+    const uint8_t *at = record->frame;
+    size_t n_body = body_bytes(record);
+    net_entry_t entry = entry_of(lane, record->flags, record->done != NULL, record->store,
+                                 record->n_header, n_body);
+
+    if (!net_writer_put(lane->writer, &entry, at + NET_WIRE_DATA_BYTES,
+                        record->n_inline > 0 ? at + record->n_frame - n_body : record->body)) {
+        return false;
+    }
+    (void)dequeue_locked(lane);
+    count(&lane->by_ring, record->n_header, n_body);
+    if (record->done == NULL) {
+        discard(lane->peer->node, record);
+        record = NULL;
+    }
+    keep_for_receipt_locked(lane, record);
+    return true;
+}
+
+static void send_first_locked(net_lane_t *lane)
+{
+    net_record_t *record = dequeue_locked(lane);
+
+    count(&lane->by_socket, record->n_header, body_bytes(record));
+    net_outlink_add(&lane->out, record);
+    transmit_locked(lane, record);
+}
+
+static bool write_first_after_look_locked(net_lane_t *lane)
+{
+    uint64_t n_received;
+
+    net_writer_wait(lane->writer);
+    return net_writer_look(lane->writer, &n_received) == KVS_OK && write_first_locked(lane);
+}
+
+/* The ring may have room again for what waits. */
+static void send_queue_locked(net_lane_t *lane)
+{
+    while (lane->queue != NULL && lane->writer != NULL) {
+        const net_record_t *record = lane->queue;
+        bool fits =
+            net_writer_fits(lane->writer, net_entry_bytes(record->n_header, body_bytes(record)));
+
+        if (fits && (write_first_locked(lane) || write_first_after_look_locked(lane))) {
+            continue;
+        }
+        if (fits && !may_overflow_locked(lane)) {
+            return;
+        }
+        send_first_locked(lane);
+    }
+}
+
+/* With a record, which is made when it is needed, by socket, or, to keep the order, when it is its turn. */
+static kvs_status_t give_record_locked(net_lane_t *lane, const kvs_net_send_t *send, bool later,
+                                       net_record_t **record)
+{
+    kvs_status_t status = KVS_OK;
+
+    *record = *record == NULL ? new_record(lane, send) : *record;
+    if (*record == NULL) {
+        return fail_no_memory(lane, send);
+    }
+    if (later) {
+        enqueue_locked(lane, *record); /* counted when it goes */
+    } else {
+        status = take_locked(lane, *record, (send->flags & KVS_NET_URGENT) != 0);
+        if (status == KVS_OK) {
+            count(&lane->by_socket, send->n_header_bytes, send->n_body_bytes);
+        }
+    }
+    *record = status == KVS_OK ? NULL : *record;
+    return status;
+}
+
 static kvs_status_t give_locked(net_lane_t *lane, const kvs_net_send_t *send, net_record_t **record)
 {
     kvs_status_t status = lane->closed ? fail_gone(lane->peer) : put_in_ring_locked(lane, send);
 
-    if (status == BY_SOCKET) {
-        *record = *record == NULL ? new_record(lane, send) : *record;
-        status = *record == NULL ? fail_no_memory(lane, send)
-                                 : take_locked(lane, *record, (send->flags & KVS_NET_URGENT) != 0);
-        if (status == KVS_OK) {
-            *record = NULL; /* the link's */
-            count(&lane->by_socket, send);
-        }
-    } else if (status == KVS_OK) {
-        count(&lane->by_ring, send);
+    if (status == BY_SOCKET || status == LATER) {
+        return give_record_locked(lane, send, status == LATER, record);
+    }
+    if (status == KVS_OK) {
+        count(&lane->by_ring, send->n_header_bytes, send->n_body_bytes);
     }
     return status;
 }
@@ -488,9 +635,7 @@ static size_t resend_locked(net_lane_t *lane)
 static bool has_room_locked(const net_lane_t *lane)
 {
     return on_the_way_locked(lane) <= window_of(lane) / 2 &&
-           lane->out.n_sent - lane->out.n_acked <= MAX_ON_THE_WAY / 2 &&
-           (lane->writer == NULL || !lane->ring_is_open || net_writer_unread(lane->writer) == 0 ||
-            net_writer_free_bytes(lane->writer) >= lane->writer->capacity / 2);
+           lane->out.n_sent - lane->out.n_acked <= MAX_ON_THE_WAY / 2;
 }
 
 /* Senders that were refused for lack of room try again; true: EVENT_ROOM is due. */
@@ -532,6 +677,7 @@ bool net_lane_acknowledged(net_lane_t *lane, uint64_t ack, bool resend)
     pthread_mutex_lock(&lane->lock);
     tell_room = ack > lane->out.n_acked;
     records = net_outlink_acknowledge(&lane->out, ack, &valid);
+    send_queue_locked(lane);
     if (valid && resend) {
         n_resent = resend_locked(lane);
     }
@@ -543,6 +689,21 @@ bool net_lane_acknowledged(net_lane_t *lane, uint64_t ack, bool resend)
     }
     end_acknowledged(lane, records, tell_room);
     return valid;
+}
+
+void net_lane_look_at_hold(net_lane_t *lane, int64_t now)
+{
+    bool tell_room = false;
+
+    pthread_mutex_lock(&lane->lock);
+    if (lane->held_up_until != 0 && now >= lane->held_up_until && lane->writer != NULL) {
+        lane->held_up_until = 0;
+        lane->overflows = true;
+        send_queue_locked(lane);
+        tell_room = tell_room_locked(lane);
+    }
+    pthread_mutex_unlock(&lane->lock);
+    end_acknowledged(lane, NULL, tell_room);
 }
 
 bool net_lane_look_at_ring(net_lane_t *lane, bool *ret_busy)
@@ -559,6 +720,7 @@ bool net_lane_look_at_ring(net_lane_t *lane, bool *ret_busy)
     valid = net_writer_look(lane->writer, &n_received) == KVS_OK;
     if (valid) {
         records = net_outlink_acknowledge(&lane->out, n_received, &valid);
+        send_queue_locked(lane);
         tell_room = valid && tell_room_locked(lane);
     }
     if (!valid) {
@@ -632,7 +794,7 @@ bool net_lane_is_empty(net_lane_t *lane)
     bool empty;
 
     pthread_mutex_lock(&lane->lock);
-    empty = lane->out.n_sent == lane->out.n_acked || lane->closed;
+    empty = (lane->out.n_sent == lane->out.n_acked && lane->queue == NULL) || lane->closed;
     pthread_mutex_unlock(&lane->lock);
     return empty;
 }
@@ -661,7 +823,7 @@ void net_lane_wake(net_lane_t *lane)
 void net_lane_close(net_lane_t *lane, kvs_status_t status, const char *text, int linger_ms)
 {
     net_socket_t *socket;
-    net_record_t *records;
+    net_record_t *records, *queue;
 
     net_lane_close_rings(lane);
     pthread_mutex_lock(&lane->lock);
@@ -669,8 +831,12 @@ void net_lane_close(net_lane_t *lane, kvs_status_t status, const char *text, int
     socket = lane->socket;
     lane->socket = NULL;
     records = net_outlink_empty(&lane->out);
+    queue = lane->queue;
+    lane->queue = NULL;
+    lane->n_queued_bytes = 0;
     pthread_cond_broadcast(&lane->room);
     pthread_mutex_unlock(&lane->lock);
     net_socket_close(socket, linger_ms);
     end_records(lane->peer->node, records, status, text);
+    end_records(lane->peer->node, queue, status, text);
 }

@@ -21,8 +21,10 @@ typedef struct net_record {
     size_t n_frame;
     const void *body; /* a second frame, of `n_body` bytes, if not 0 */
     size_t n_body;
-    bool by_ring; /* it went through memory, and is never sent again */
-    void *owner;  /* the node that finishes it */
+    bool by_ring;                    /* it went through memory, and is never sent again */
+    uint32_t n_header, store, flags; /* of a message that waits for its way */
+    size_t n_inline; /* bytes of its body at the end of the frame; 0: it is `body` */
+    void *owner;     /* the node that finishes it */
     void (*done)(void *arg, kvs_status_t status, const char *text);
     void *arg;
     kvs_status_t status; /* of done; set before the link's hold is given up */

@@ -37,6 +37,11 @@ typedef struct net_lane {
     net_writer_t *writer; /* set and cleared by the I/O thread; NULL: everything goes by socket */
     bool ring_is_open;    /* the reader has taken it */
     bool wants_ring;      /* to be offered by the I/O thread */
+    net_record_t *queue, *last_queued; /* those for which the ring has no room yet */
+    uint64_t n_queued_bytes;
+    bool overflows; /* the ring is full of what is held, for long: others go by socket meanwhile */
+    _Atomic int64_t
+        held_up_until; /* that is decided then; 0: it is not so. Read without the lock */
     kvs_net_count_t by_ring, by_socket; /* sent */
 
     net_inlink_t in;     /* the I/O thread's, like all below */
@@ -206,6 +211,8 @@ void net_rings_take_refusal(kvs_net_node_t *node, const net_note_t *note);
 bool net_rings_poll(kvs_net_node_t *node);
 /* The same until nothing has come for a while. */
 void net_rings_spin(kvs_net_node_t *node);
+/* Do what is due; when the next thing will be. */
+int64_t net_rings_look_at_clock(kvs_net_node_t *node);
 /* From now on we want to be woken; false: don't sleep, something has come. And no more. */
 bool net_rings_fall_asleep(kvs_net_node_t *node);
 void net_rings_wake_up(kvs_net_node_t *node);
@@ -243,6 +250,8 @@ void net_lane_probe(net_lane_t *lane);
  * of that do not count. */
 bool net_lane_look(net_lane_t *lane, int64_t now, int64_t late_ns, int64_t dead_after_ns);
 bool net_lane_is_empty(net_lane_t *lane);
+/* Does the peer hold up the ring for too long? Then there is the socket. */
+void net_lane_look_at_hold(net_lane_t *lane, int64_t now);
 /* The peer has received more from the ring; false: that can't be. `ret_busy`: look again, a sender has it. */
 bool net_lane_look_at_ring(net_lane_t *lane, bool *ret_busy);
 void net_lane_close(net_lane_t *lane, kvs_status_t status, const char *text, int linger_ms);

@@ -149,7 +149,8 @@ static void drop_writer(net_lane_t *lane)
     pthread_mutex_lock(&lane->lock);
     writer = lane->writer;
     lane->writer = NULL;
-    lane->ring_is_open = false;
+    lane->ring_is_open = lane->overflows = false;
+    lane->held_up_until = 0;
     pthread_mutex_unlock(&lane->lock);
     net_writer_free(writer);
 }
@@ -277,6 +278,23 @@ void net_rings_spin(kvs_net_node_t *node)
             return;
         }
     }
+}
+
+int64_t net_rings_look_at_clock(kvs_net_node_t *node)
+{
+    int64_t next = NET_NEVER;
+
+    for (net_lane_t *lane = node->rings; lane != NULL; lane = lane->next_ring) {
+        int64_t until = atomic_load_explicit(&lane->held_up_until, memory_order_relaxed);
+        int64_t now = until == 0 ? 0 : net_now();
+
+        if (until != 0 && now >= until) {
+            net_lane_look_at_hold(lane, now);
+        } else if (until != 0) {
+            next = net_earlier(next, until);
+        }
+    }
+    return next;
 }
 
 bool net_rings_fall_asleep(kvs_net_node_t *node)

@@ -429,7 +429,7 @@ static void beat(kvs_net_node_t *node, int64_t now)
 static int64_t look_at_clock(kvs_net_node_t *node)
 {
     int64_t now = net_now();
-    int64_t next = net_node_send_acks(node, false);
+    int64_t next = net_earlier(net_node_send_acks(node, false), net_rings_look_at_clock(node));
 
     if (now >= node->next_beat) {
         beat(node, now);

@@ -351,7 +351,7 @@ bool net_reader_may_hold(net_reader_t *reader, const net_entry_t *entry)
     bool may;
 
     pthread_mutex_lock(&reader->lock);
-    may = reader->read + entry->n_total - reader->head <= reader->capacity / 2;
+    may = reader->read + entry->n_total - reader->head <= reader->capacity / 4 * 3;
     pthread_mutex_unlock(&reader->lock);
     return may;
 }

@@ -133,7 +133,7 @@ bool net_reader_has_more(const net_reader_t *reader);
  * to be used any more. `ret_header` and `ret_body` point into the ring. */
 int net_reader_peek(net_reader_t *reader, net_entry_t *ret_entry, const uint8_t **ret_header,
                     const uint8_t **ret_body);
-/* It may stay in place, as enough of the ring is free beside it. */
+/* It may stay in place, as a quarter of the ring is free beside it. */
 bool net_reader_may_hold(net_reader_t *reader, const net_entry_t *entry);
 /* The message peeked at last has been taken: copied, or, with `held`, it stays until released. */
 void net_reader_take(net_reader_t *reader, const net_entry_t *entry, net_held_t *held);
