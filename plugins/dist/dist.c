@@ -15,7 +15,8 @@
 typedef struct dist_store {
     kvs_hoststore_t host; /* first: of a store in this process */
     uint16_t n_codecs;    /* of it: calls of set_gradient_compression */
-    bool p3;              /* slices by priority, and updates by the workers */
+    dist_nonfinite_t nonfinite;
+    bool p3; /* slices by priority, and updates by the workers */
     dist_link_t *link;
     dist_worker_t *worker; /* or */
     dist_role_t *role;     /* or neither: in this process */
@@ -95,6 +96,10 @@ static kvs_status_t dist_open(void *state, const kvs_open_args_t *args)
 
     store->p3 = dist_p3_is_on(p3);
     if (status == KVS_OK) {
+        status = dist_nonfinite_of(kvs_plugin_host->option(args->config, "nonfinite"),
+                                   &store->nonfinite);
+    }
+    if (status == KVS_OK) {
         status = kvs_net_settings_read(look_up, (void *)(uintptr_t)args->config, &settings);
     }
     if (status != KVS_OK) {
@@ -156,7 +161,7 @@ static kvs_status_t dist_run(void *state, kvs_op_t *op)
     dist_store_t *store = state;
 
     return store->worker != NULL ? dist_worker_run(store->worker, op)
-                                 : dist_local_run(&store->host, op);
+                                 : dist_local_run(&store->host, store->nonfinite, op);
 }
 
 /* What optimizers in the store are for. */
@@ -422,6 +427,10 @@ static const kvs_option_info_t dist_options[] = {
      .preset = "40000",
      .doc = "with p3: elements of a slice at most",
      .variable = "MXNET_KVSTORE_SLICE_THRESHOLD"},
+    {.name = "nonfinite",
+     .type = "text",
+     .preset = "propagate",
+     .doc = "gradients with NaN or infinity: propagate, skip the update, or error"},
     {.name = "role",
      .type = "text",
      .preset = "",

@@ -9,6 +9,7 @@
 #ifndef DIST_DEPOT_H
 #define DIST_DEPOT_H
 
+#include "dist_finite.h"
 #include "dist_map.h"
 #include "dist_message.h"
 #include "dist_server.h"
@@ -66,9 +67,12 @@ typedef struct dist_round {
     const kvs_compression_t *compression; /* of all pushes; NULL: none */
     kvs_opt_t *opt;
     kvs_opt_update_t update;
-    bool summed;          /* the sum is there as a whole */
-    uint32_t phase;       /* of norms, done so far */
-    bool sums_sent;       /* of that phase */
+    bool summed;     /* the sum is there as a whole */
+    uint32_t phase;  /* of norms, done so far */
+    bool sums_sent;  /* of that phase */
+    bool is_checked; /* it is finite, or nobody minds */
+    bool verdict_sent;
+    double verdict;       /* this server's, before it is sent */
     dist_push_t pushes[]; /* by rank */
 } dist_round_t;
 
@@ -189,6 +193,7 @@ const char *dist_rows_why_misfit(const dist_entry_t *entry, const dist_header_t 
 /* Add a part to its push, which then owns it. False: out of order, or no memory. */
 bool dist_rows_add(dist_push_t *push, const dist_header_t *header, kvs_net_message_t *message);
 void dist_rows_release(dist_push_t *push);
+bool dist_rows_are_finite(const dist_entry_t *entry, const dist_push_t *push);
 /* The rows of the current round's pushes in their dense form; or given to its optimizer, which changes
  * these rows only. Then they are released. */
 kvs_status_t dist_rows_sum(dist_entry_t *entry, void *dense);
@@ -230,6 +235,20 @@ void dist_round_add_refusal(const dist_entry_t *entry, dist_round_t *round,
 /* It is the entry's current one now: its time runs. */
 void dist_round_begin(dist_entry_t *entry);
 
+/* Every push of the current round is there. */
+bool dist_round_has_come(const dist_entry_t *entry);
+/* The sum of a part, in order of rank, to `to`. */
+void dist_round_sum_part(const dist_entry_t *entry, int64_t part, void *to);
+/* The current round is over, for all its workers, and has changed nothing. */
+void dist_round_end_unchanged(dist_entry_t *entry);
+/* "key 7, round 3: " and the text. */
+void dist_round_text(const dist_entry_t *entry, const char *text, char *ret_text, size_t n_bytes);
+
+/* ---- Values that are not finite: dist_verdict.c ------------------------------------------------------------ */
+
+/* The current round may be applied. False: not yet, or it is over. */
+bool dist_verdict_passes(dist_entry_t *entry);
+
 /* ---- Asynchronous stores: dist_async.c ------------------------------------------------------------------ */
 
 kvs_status_t dist_async_new(dist_entry_t *entry);
@@ -252,6 +271,8 @@ void dist_async_end(dist_entry_t *entry);
 bool dist_norms_go_on(dist_entry_t *entry, const void *grad);
 void dist_norms_take_sums(dist_entry_t *entry, const dist_header_t *header,
                           const kvs_net_message_t *message);
+/* Tell the array's other servers `own`, and give the largest of all numbers: true when all are there. */
+bool dist_norms_agree(dist_entry_t *entry, double own, double *ret_largest);
 void dist_norms_drop(dist_entry_t *entry);
 
 /* ---- Workers without more data: dist_join.c ---------------------------------------------------------------- */
@@ -348,6 +369,7 @@ struct dist_depot {
     int rank;        /* the server's */
     int n_workers, n_servers;
     bool is_async;
+    dist_nonfinite_t nonfinite;
     dist_join_t *joins; /* by rank */
     dist_wait_t join_wait;
     int64_t pushed_ns, pinged_ns; /* the last push of anyone, and the last word to those who wait */

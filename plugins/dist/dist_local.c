@@ -89,6 +89,66 @@ static kvs_status_t push_compressed(kvs_hoststore_t *store, kvs_op_t *op)
     return status;
 }
 
+static bool is_finite(const kvs_group_t *group)
+{
+    for (size_t i = 0; i < group->n_values; i++) {
+        const kvs_tensor_t *value = &group->values[i];
+        int64_t n = group->key->n_elems;
+
+        if (value->rows != NULL) {
+            n = value->rows->n_rows * kvs_row_elems(value);
+        }
+        if (!dist_is_finite(kvs_dtype_index(value->dtype), n, value->data)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static kvs_status_t run(kvs_hoststore_t *store, kvs_op_t *op);
+
+/* Groups that are not finite are not pushed, only pulled; or the first of them is the operation's error. */
+static kvs_status_t push_finite(kvs_hoststore_t *store, dist_nonfinite_t nonfinite, kvs_op_t *op)
+{
+    kvs_group_t *groups = calloc(2 * op->n_groups + 1, sizeof(*groups));
+    kvs_group_t *others = groups == NULL ? NULL : groups + op->n_groups;
+    kvs_op_t pushed = *op, pulled = *op;
+    kvs_status_t status = KVS_OK;
+
+    if (groups == NULL) {
+        return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for a list of %zu keys", op->n_groups);
+    }
+    pushed.groups = groups;
+    pulled.groups = others;
+    pushed.n_groups = pulled.n_groups = 0;
+    pulled.verb = KVS_VERB_PULL;
+    for (size_t i = 0; i < op->n_groups && status == KVS_OK; i++) {
+        dist_record_t key = {.number = op->groups[i].key->number,
+                             .name = (char *)(uintptr_t)op->groups[i].key->name}; /* only read */
+
+        if (is_finite(&op->groups[i])) {
+            groups[pushed.n_groups++] = op->groups[i];
+        } else if (nonfinite == DIST_NONFINITE_ERROR) {
+            status = kvs_fail(KVS_ERR_NON_FINITE,
+                              "%s: %s: the gradient of worker 0 holds NaN or infinity",
+                              op->verb == KVS_VERB_PUSH ? "push" : "pushpull", DIST_KEY_TEXT(&key));
+        } else {
+            kvs_log(KVS_LOG_WARN, "dist",
+                    "%s: the gradient of worker 0 holds NaN or infinity: the update is skipped",
+                    DIST_KEY_TEXT(&key));
+            others[pulled.n_groups++] = op->groups[i];
+        }
+    }
+    if (status == KVS_OK && pushed.n_groups > 0) {
+        status = run(store, &pushed);
+    }
+    if (status == KVS_OK && pulled.n_groups > 0 && op->verb == KVS_VERB_PUSHPULL) {
+        status = run(store, &pulled);
+    }
+    free(groups);
+    return status;
+}
+
 static kvs_status_t run(kvs_hoststore_t *store, kvs_op_t *op)
 {
     kvs_status_t status;
@@ -122,9 +182,11 @@ static void release_keys(kvs_hoststore_t *store, kvs_op_t *op)
     }
 }
 
-kvs_status_t dist_local_run(kvs_hoststore_t *store, kvs_op_t *op)
+kvs_status_t dist_local_run(kvs_hoststore_t *store, dist_nonfinite_t nonfinite, kvs_op_t *op)
 {
-    kvs_status_t status = run(store, op);
+    kvs_status_t status = is_push(op) && nonfinite != DIST_NONFINITE_PROPAGATE
+                              ? push_finite(store, nonfinite, op)
+                              : run(store, op);
 
     if (status != KVS_OK) {
         if (op->verb == KVS_VERB_INIT || op->verb == KVS_VERB_BROADCAST) {

@@ -5,11 +5,13 @@
 #ifndef DIST_LOCAL_H
 #define DIST_LOCAL_H
 
+#include "dist_finite.h"
+
 #include <kvstore/kit.h>
 
 /* As kvs_hoststore_issue; `codec` is the number of the compression in force. An asynchronous store needs an
  * optimizer to push. */
 kvs_status_t dist_local_issue(kvs_hoststore_t *store, uint16_t codec, kvs_op_t *op);
-kvs_status_t dist_local_run(kvs_hoststore_t *store, kvs_op_t *op);
+kvs_status_t dist_local_run(kvs_hoststore_t *store, dist_nonfinite_t nonfinite, kvs_op_t *op);
 
 #endif

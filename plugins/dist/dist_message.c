@@ -169,7 +169,8 @@ static int is_malformed(const dist_header_t *header, size_t n_body_bytes)
                has_wrong_size(header, n_body_bytes);
     case TEXT:
         return header->status > 0 ||
-               (header->status == 0 && (n_body_bytes != 0 || header->kind == DIST_REFUSAL));
+               (header->status == 0 &&
+                ((n_body_bytes != 0 && header->kind != DIST_TELL) || header->kind == DIST_REFUSAL));
     case ROWS_WITH_IDS:
     case ROWS:
     case IDS:

@@ -103,6 +103,17 @@ static void keep(dist_entry_t *entry, dist_sums_t *sums)
     entry->sums = sums;
 }
 
+static void send_to_others(const dist_entry_t *entry, dist_sums_t *sums)
+{
+    swap_bytes(sums);
+    for (uint32_t i = 0; i < entry->record.n_shards; i++) {
+        if (&entry->record.shards[i] != entry->shard) {
+            send_to(entry, entry->record.shards[i].server, sums);
+        }
+    }
+    swap_bytes(sums);
+}
+
 /* This server's own, to all others of the array. */
 static bool make_own(dist_entry_t *entry, const void *grad)
 {
@@ -120,13 +131,7 @@ static bool make_own(dist_entry_t *entry, const void *grad)
     if (n > 0) {
         memcpy(sums->numbers, numbers, n * sizeof(double));
     }
-    swap_bytes(sums);
-    for (uint32_t i = 0; i < entry->record.n_shards; i++) {
-        if (&entry->record.shards[i] != entry->shard) {
-            send_to(entry, entry->record.shards[i].server, sums);
-        }
-    }
-    swap_bytes(sums);
+    send_to_others(entry, sums);
     keep(entry, sums);
     round->sums_sent = true;
     return true;
@@ -148,6 +153,38 @@ static int have_all(dist_entry_t *entry)
         }
     }
     return 1;
+}
+
+#define VERDICT UINT32_MAX /* a phase of its own */
+
+bool dist_norms_agree(dist_entry_t *entry, double own, double *ret_largest)
+{
+    dist_round_t *round = entry->rounds[0];
+    double largest = 0;
+
+    drop_old(entry);
+    if (!round->verdict_sent) {
+        dist_sums_t *sums = new_sums(1, entry->n_done + 1, VERDICT, (uint32_t)entry->depot->rank);
+
+        if (sums == NULL) {
+            dist_round_fail(entry, KVS_ERR_NO_MEMORY, "no memory for a verdict");
+            return false;
+        }
+        sums->numbers[0] = own;
+        send_to_others(entry, sums);
+        keep(entry, sums);
+        round->verdict_sent = true;
+    }
+    for (uint32_t i = 0; i < entry->record.n_shards; i++) {
+        const dist_sums_t *sums = find(entry, VERDICT, entry->record.shards[i].server);
+
+        if (sums == NULL || sums->n != 1) {
+            return false;
+        }
+        largest = sums->numbers[0] > largest ? sums->numbers[0] : largest;
+    }
+    *ret_largest = largest;
+    return true;
 }
 
 static void combine(dist_entry_t *entry)

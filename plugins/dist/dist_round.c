@@ -473,7 +473,7 @@ static void unpack_part(const dist_entry_t *entry, int64_t part, void *to)
 }
 
 /* In order of rank, to `to`. */
-static void sum_part(const dist_entry_t *entry, int64_t part, void *to)
+void dist_round_sum_part(const dist_entry_t *entry, int64_t part, void *to)
 {
     const dist_round_t *round = entry->rounds[0];
     int n_workers = entry->depot->n_workers;
@@ -533,12 +533,12 @@ static void apply_part(dist_entry_t *entry, int64_t part)
 
     if (dist_entry_part_elems(entry, part) > 0) {
         if (round->opt == NULL) {
-            sum_part(entry, part, dist_entry_part(entry, entry->weight, part));
+            dist_round_sum_part(entry, part, dist_entry_part(entry, entry->weight, part));
         } else if ((entry->depot->n_workers == 1 || round->only >= 0) &&
                    round->compression == NULL) {
             step_part(entry, part, round->pushes[lowest(entry)].parts[part]->body);
         } else {
-            sum_part(entry, part, entry->depot->scratch);
+            dist_round_sum_part(entry, part, entry->depot->scratch);
             step_part(entry, part, entry->depot->scratch);
         }
     }
@@ -563,7 +563,7 @@ static bool pushes_rows(const dist_entry_t *entry)
     return entry->rounds[0]->pushes[lowest(entry)].is_rows;
 }
 
-static bool all_are_there(const dist_entry_t *entry)
+bool dist_round_has_come(const dist_entry_t *entry)
 {
     for (int w = 0; w < entry->depot->n_workers; w++) {
         if (needs(entry, w) && !has_all(entry, w)) {
@@ -579,7 +579,7 @@ static void sum_parts(dist_entry_t *entry)
 {
     for (int64_t part = 0; part < entry->n_parts; part++) {
         if (dist_entry_part_elems(entry, part) > 0) {
-            sum_part(entry, part, dist_entry_part(entry, entry->merge, part));
+            dist_round_sum_part(entry, part, dist_entry_part(entry, entry->merge, part));
         }
         release_part(entry, part);
     }
@@ -613,7 +613,7 @@ static void apply_whole(dist_entry_t *entry)
 {
     dist_round_t *round = entry->rounds[0];
 
-    if (!all_are_there(entry) || entry->n_readers > 0 || !sum_whole(entry)) {
+    if (!dist_round_has_come(entry) || entry->n_readers > 0 || !sum_whole(entry)) {
         return;
     }
     if (!kvs_opt_needs_whole(round->opt)) { /* rows, in their dense form */
@@ -638,7 +638,7 @@ static void apply_rows(dist_entry_t *entry)
     dist_round_t *round = entry->rounds[0];
     kvs_status_t status;
 
-    if (!all_are_there(entry) || entry->n_readers > 0) {
+    if (!dist_round_has_come(entry) || entry->n_readers > 0) {
         return;
     }
     status = round->opt == NULL ? dist_rows_sum(entry, entry->weight) : dist_rows_step(entry);
@@ -662,6 +662,22 @@ static void finish(dist_entry_t *entry)
     }
     shift(entry);
     dist_entry_answer_pulls(entry);
+}
+
+void dist_round_end_unchanged(dist_entry_t *entry)
+{
+    for (int64_t part = 0; part < entry->n_parts; part++) {
+        answer_part(entry, part);
+    }
+    entry->rounds[0]->n_applied = entry->n_parts;
+}
+
+void dist_round_text(const dist_entry_t *entry, const char *text, char *ret_text, size_t n_bytes)
+{
+    text_t whole = {.n = 0};
+
+    add_round(&whole, entry);
+    snprintf(ret_text, n_bytes, "%s%s", whole.bytes, text);
 }
 
 static void fail_refused(dist_entry_t *entry)
@@ -707,7 +723,9 @@ static bool advance(dist_entry_t *entry)
     if (round == NULL || !part_is_there(entry, round->n_applied) || !settle(entry)) {
         return false;
     }
-    if (pushes_rows(entry) && (round->opt == NULL || round->update.lazy)) {
+    if (!dist_verdict_passes(entry)) {
+        /* something is missing, or the round is over */
+    } else if (pushes_rows(entry) && (round->opt == NULL || round->update.lazy)) {
         apply_rows(entry);
     } else if (pushes_rows(entry) || (round->opt != NULL && kvs_opt_needs_whole(round->opt))) {
         apply_whole(entry);

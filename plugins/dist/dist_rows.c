@@ -148,6 +148,20 @@ static int64_t n_rows_of(const dist_entry_t *entry, const kvs_net_message_t *mes
                      (entry->row_bytes + sizeof(int64_t)));
 }
 
+bool dist_rows_are_finite(const dist_entry_t *entry, const dist_push_t *push)
+{
+    for (int64_t p = 0; p < push->n_parts; p++) {
+        int64_t n = n_rows_of(entry, push->row_parts[p]);
+        kvs_rows_t rows = rows_of(push->row_parts[p], n);
+        kvs_tensor_t value = tensor_of(entry, &rows);
+
+        if (!dist_is_finite(entry->record.dtype, n * entry->row_elems, value.data)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Values in order of rank, and each part as a value of its own: the order of rows is that of one value. */
 static kvs_status_t unite(const dist_entry_t *entry, kvs_row_union_t *ret_sum)
 {

@@ -184,6 +184,12 @@ static void open_depot(dist_server_t *server, const kvs_net_event_t *event)
     }
     depot->slice = dist_p3_slice_of(event->facts, event->n_facts);
     depot->is_async = event->n_facts > 0 && dist_type_is_async(event->facts[0].value);
+    for (uint32_t i = 0; i < event->n_facts; i++) {
+        if (strcmp(event->facts[i].name, "option nonfinite") ==
+            0) { /* the workers have checked it */
+            (void)dist_nonfinite_of(event->facts[i].value, &depot->nonfinite);
+        }
+    }
     depot->next = server->depots;
     server->depots = depot;
 }

@@ -1135,6 +1135,10 @@ static void tell_key(dist_worker_t *worker, uint64_t id, kvs_status_t status, co
 
 void dist_worker_tell(dist_worker_t *worker, uint64_t key, kvs_status_t status, const char *text)
 {
+    if (status == KVS_OK) { /* no error, but worth knowing */
+        kvs_log(KVS_LOG_WARN, "dist", "%s", text);
+        return;
+    }
     pthread_mutex_lock(&worker->lock);
     if (key != 0) {
         tell_key(worker, key, status, text);
