@@ -58,6 +58,12 @@ def field(path, name):
     return succeed("dpkg-deb", "-f", path, name).strip()
 
 
+def broken(states):
+    """Which plugins of {name: state} can't be used; cuda may be so where there is no driver."""
+    return {name: state for name, state in states.items()
+            if state != "ok" and (name, state) != ("cuda", "unavailable")}
+
+
 class Case(unittest.TestCase):
     """A test with a scratch root of its own, in which only Debian's libraries are known."""
 
