@@ -9,8 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define BATCH 64 /* messages of a ring before others have their turn */
-#define TURNS 32 /* of all rings before the clock and the sockets are looked at */
+#define BATCH       64 /* messages of a ring before others have their turn */
+#define TURNS       8  /* of all rings before the clock and the sockets are looked at */
+#define MEMORY      (UINT64_C(64) << 20) /* for the rings of a node, if there are not very many */
+#define RING_ENOUGH (UINT64_C(2) << 20)  /* with messages of 256 KiB each still goes through it */
 
 /* ---- Offers ---------------------------------------------------------------------------------- */
 
@@ -42,17 +44,31 @@ static int hand_over(kvs_net_node_t *node, const net_lane_t *lane, size_t n_byte
     return net_door_send(node->door, &to, &note, fd);
 }
 
-static void offer(kvs_net_node_t *node, net_lane_t *lane)
+/* Those of one lane take as much as its window, or its part of what all may take. */
+static uint64_t ring_bytes(const kvs_net_node_t *node)
 {
     const kvs_net_settings_t *settings = &node->job->settings;
+    uint64_t window = settings->window_bytes / (uint64_t)settings->n_lanes;
+    uint64_t n_rings = 0, bytes = RING_ENOUGH;
+
+    for (uint32_t i = 0; i < node->n_peers; i++) {
+        n_rings += node->peers[i].pub.same_host ? 2 * (uint64_t)settings->n_lanes : 0;
+    }
+    while (n_rings > 0 && bytes < NET_RING_MAX && 2 * bytes <= MEMORY / n_rings) {
+        bytes *= 2;
+    }
+    return window < bytes ? window : bytes;
+}
+
+static void offer(kvs_net_node_t *node, net_lane_t *lane)
+{
     net_peer_t *peer = lane->peer;
     net_ring_id_t id = {node->token, node->incarnation, peer->incarnation, lane->index};
     net_bell_t bell = net_bell(node->door, node->incarnation, peer->incarnation);
     net_writer_t *writer;
     int fd, cause;
 
-    if (net_writer_new(&id, settings->window_bytes / (uint64_t)settings->n_lanes, &bell, &writer,
-                       &fd) != KVS_OK) {
+    if (net_writer_new(&id, ring_bytes(node), &bell, &writer, &fd) != KVS_OK) {
         say_by_socket(peer, net_last_error());
         return;
     }

@@ -15,7 +15,7 @@
 #define NET_WIRE_DATA_BYTES  64          /* head and fixed part of a data message */
 #define NET_WIRE_MAX_CONTROL (32u << 20) /* bytes of a frame other than data */
 #define NET_WIRE_MAX_TEXT    8192
-#define NET_SPARED "lost servers" /* the fact that a group goes on without them */
+#define NET_SPARED           "lost servers" /* the fact that a group goes on without them */
 #define NET_WIRE_MAX_FACTS   64
 #define NET_WIRE_MAX_MEMBERS 65536
 

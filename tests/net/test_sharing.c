@@ -180,6 +180,27 @@ static void a_worker_killed_in_the_middle_harms_nobody(void)
     KT_INT(crew_wait(&crew.scheduler), 3);
 }
 
+/* While rings are offered, mapped and first used. */
+static void one_killed_at_its_first_messages_harms_nobody(void)
+{
+    for (int i = 0; i < 5; i++) {
+        crew_t crew;
+
+        crew_open(&crew, 2, 1, FAST " KVSTORE_SHM=1");
+        crew_say(&crew.worker[1], "storm 1000");
+        if (i > 0) {
+            storm(&crew.worker[0], i);
+        }
+        crew_kill(&crew.worker[1], SIGKILL);
+        KT_HAS(crew_hear(&crew.worker[0], "event dead KVS_ERR_PEER: "), "worker 1");
+        storm(&crew.worker[0], 300);
+        crew_say(&crew.worker[0], "quit");
+        KT_INT(crew_wait(&crew.worker[0]), 0);
+        KT_INT(crew_wait(&crew.server[0]), 3);
+        KT_INT(crew_wait(&crew.scheduler), 3);
+    }
+}
+
 static void a_server_killed_in_the_middle_ends_what_is_sent_to_it(void)
 {
     crew_t crew;
@@ -248,6 +269,7 @@ static const kt_test_t tests[] = {
     KT_TEST(one_that_has_it_off_is_reached_by_socket),
     KT_TEST(one_that_gets_no_memory_sends_by_socket),
     KT_TEST(a_worker_killed_in_the_middle_harms_nobody),
+    KT_TEST(one_killed_at_its_first_messages_harms_nobody),
     KT_TEST(a_server_killed_in_the_middle_ends_what_is_sent_to_it),
     KT_TEST(a_server_that_stops_for_a_while_is_waited_for),
     KT_TEST(the_owner_of_a_segment_may_die_and_those_who_wait_for_it_are_told),
