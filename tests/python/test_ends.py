@@ -99,6 +99,15 @@ import gc
 gc.collect()
 """)
 
+    def test_a_store_dropped_by_the_end_of_its_last_operation(self):
+        self.check("""
+import concurrent.futures
+pending = [kv.push(key, np.ones(1 << 18, "f4"), async_=True) for key in range(20)]
+del kv
+concurrent.futures.wait(pending)
+assert all(future.exception() is None for future in pending)
+""")
+
     def test_stores_that_are_dropped_are_closed(self):
         self.check("""
 import weakref

@@ -7,7 +7,7 @@ import tempfile
 
 import kvstore
 from kvstore import RowSparse, Status
-from support import Case, array, main, np
+from support import Case, array, main, np, run_python
 
 
 class Creating(Case):
@@ -30,6 +30,18 @@ class Creating(Case):
             except kvstore.KVStoreError as error:
                 self.assertIsInstance(error, RuntimeError)
                 self.assertIn(name, str(error))
+
+
+    def test_words_of_a_name_are_taken_as_flexibly_as_users_are_used_to(self):
+        for name in ("LOCAL", "local_update_cpu", "local_allreduce_cpu", "local_device", "device"):
+            self.assertEqual(self.create(name).type, name.lower())
+
+    def test_a_job_described_in_part_says_what_is_missing(self):
+        done = run_python("import kvstore; kvstore.create('dist_sync')", DMLC_ROLE="worker")
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, "KVStoreValueError.*KVSTORE_NUM_WORKERS")
+        done = run_python("import kvstore; print(kvstore.create('dist_sync').num_workers)")
+        self.assertEqual(done.stdout, "1\n", done.stderr)
 
 
 class Keys(Case):
@@ -171,6 +183,24 @@ class Optimizers(Case):
         self.assert_fails(ValueError, "momentum", Status.ERR_ARGUMENT, create, "sgd", momentum="much")
         self.assert_fails(TypeError, "momentum", Status.ERR_ARGUMENT, create, "sgd", momentum=object())
         self.assert_fails(TypeError, "lr_scheduler", Status.ERR_ARGUMENT, create, "sgd", lr_scheduler=0.1)
+
+    def test_gradients_of_zero_and_clipping_by_zero(self):
+        for optimizer in (kvstore.optimizer.Adamax(), kvstore.optimizer.SGD(clip_gradient=0)):
+            kv = self.create()
+            kv.init(1, array(1, 2))
+            kv.set_optimizer(optimizer)
+            kv.push(1, array(0, 0))
+            self.assert_same(self.pulled(kv, 1, 2), [1, 2])
+            kv.push(1, array(1, 1))
+            self.assertLess(self.pulled(kv, 1, 2)[0], 1)
+
+    def test_a_second_optimizer_begins_with_empty_states(self):
+        kv = self.create()
+        kv.init(1, array(0))
+        for _ in range(2):
+            kv.set_optimizer(kvstore.optimizer.SGD(learning_rate=1, momentum=0.5))
+            kv.push(1, array(1))
+        self.assert_same(self.pulled(kv, 1, 1), [-2])
 
     def test_integer_weights_can_not_be_updated(self):
         kv = self.create()

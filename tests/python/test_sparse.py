@@ -20,6 +20,20 @@ class Values(Case):
         self.assertIn("2 rows", repr(value))
         self.assertEqual(RowSparse.zeros((3, 2), "f8").dtype, np.float64)
 
+    def test_members_may_be_replaced(self):
+        kv = self.create()
+        kv.init("w", rows((3, 1), [0, 1]))
+        value = rows((3, 1), [0, 1])
+        value.data, value.indices = [[5], [6]], [2, 0]
+        value.data = np.array(value.data, "f4")
+        kv.push("w", value)
+        self.assert_same(self.pulled(kv, "w", (3, 1)).ravel(), [6, 0, 5])
+        value.indices = np.array([2, 9, 0])[::2]
+        kv.push("w", value)
+        self.assert_same(self.pulled(kv, "w", (3, 1)).ravel(), [6, 0, 5])
+        value.indices = [1]
+        self.assert_fails(ValueError, "data has the shape", Status.ERR_SHAPE, kv.push, "w", value)
+
     def test_what_is_no_value(self):
         self.assert_fails(ValueError, "data has the shape", Status.ERR_SHAPE, RowSparse, np.ones((2, 2)), [0], (3, 2))
         self.assert_fails(ValueError, "dimension", Status.ERR_SHAPE, RowSparse, np.ones(0), [], ())

@@ -226,14 +226,12 @@ def fill(tensor: Tensor, array: Any, writes: bool, keep: List[Any]) -> None:
 # ---- Row-sparse values and outs ---------------------------------------------------------------------
 
 def _fill_rows(tensor: Tensor, value: RowSparse, keep: List[Any]) -> None:
-    indices = value.indices
-    if indices.dtype != np.int64 or not indices.flags.c_contiguous or not indices.flags.aligned:
-        indices = np.ascontiguousarray(indices, np.int64)
     value.check()
+    n = len(value.indices)
     _fill_numpy(tensor, value.data, False, keep)
-    rows = Rows(indices.ctypes.data, len(indices), len(indices))
+    rows = Rows(value.indices.ctypes.data, n, n)
     _make_row_sparse(tensor, value.shape, rows, keep)
-    keep += [indices, rows]
+    keep += [value.indices, rows]
 
 
 def _make_row_sparse(tensor: Tensor, shape: Tuple[int, ...], rows: Rows, keep: List[Any]) -> None:

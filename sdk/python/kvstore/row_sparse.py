@@ -36,8 +36,8 @@ class RowSparse:
         self.shape = tuple(int(n) for n in shape)
         if not self.shape:
             raise KVStoreValueError("a row-sparse value has one dimension at least", Status.ERR_SHAPE)
-        self.data = np.asarray(data)
-        self.indices = row_ids_of(indices)
+        self.data = data
+        self.indices = indices
         self._read_only = False
         self.check()
 
@@ -56,7 +56,9 @@ class RowSparse:
         return made
 
     def check(self) -> None:
-        """Raise unless data, indices and shape fit together. ValueError."""
+        """See to it that data is an array and indices are int64 numbers, and that they fit together. ValueError,
+        TypeError."""
+        self.data, self.indices = np.asarray(self.data), row_ids_of(self.indices)
         want = (len(self.indices),) + self.shape[1:]
         if tuple(self.data.shape) != want:
             raise KVStoreValueError(
