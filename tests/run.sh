@@ -71,11 +71,11 @@ install_missing() {
             $missing
 }
 
-# The Python suites need NumPy and safetensors: in an environment of their own, build-python. Where they can't
-# be had, those suites are skipped.
+# The Python suites need NumPy, safetensors and ml_dtypes (bfloat16): in an environment of their own,
+# build-python. What needs one that can't be had is skipped.
 set_up_python() {
     venv=$root/build-python
-    python_modules='numpy safetensors'
+    python_modules='numpy safetensors ml_dtypes'
     if [ -z "$heavy" ]; then
         python_modules="$python_modules torch"
     fi

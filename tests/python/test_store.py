@@ -104,6 +104,25 @@ class Basics(Case):
                 kv.push(key, [value, value])
                 self.assert_same(self.pulled(kv, key, shape, dtype), value + value)
 
+    def test_bfloat16_arrays_of_numpy(self):
+        try:
+            from ml_dtypes import bfloat16
+        except ImportError:
+            self.skipTest("ml_dtypes not found")
+        kv = self.create()
+        for key, shape in enumerate(((3,), (), (0, 2))):
+            value = np.full(shape, 1.5, bfloat16)
+            value.flags.writeable = False
+            kv.init(key, value)
+            kv.push(key, [value, value])
+            self.assert_same(self.pulled(kv, key, shape, bfloat16), np.full(shape, 3))
+        self.assert_same(self.pulled(kv, 0, 3), [3, 3, 3])
+        seen = []
+        kv.set_updater(lambda key, value, stored: (seen.append(stored.dtype), np.copyto(stored, value + value)))
+        kv.push(0, value=np.full(3, 2, bfloat16))
+        self.assertEqual(seen, [bfloat16])
+        self.assert_same(self.pulled(kv, 0, 3), [4, 4, 4])
+
     def test_empty_lists_of_keys_do_nothing(self):
         kv = self.create()
         kv.init([], [])

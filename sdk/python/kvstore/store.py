@@ -16,7 +16,7 @@ import threading
 import time
 import weakref
 from ctypes import addressof, byref, c_int, c_void_p
-from typing import Any, Callable, Deque, Dict, List, Optional, Tuple, TypeVar, Union
+from typing import Any, Callable, Deque, Dict, List, Optional, Tuple, Union
 
 from . import futures
 from ._arrays import Packed, flatten, keys_of, pack, shape_address
@@ -38,15 +38,12 @@ from .errors import (
 from .futures import Future
 from .row_sparse import np, row_ids_of
 
-_T = TypeVar("_T")
-
 _SLICE_MS = 50  # how long Ctrl-C may go unheard
 _CANCEL_SECONDS = 1.0  # for calls that were interrupted and hear of a cancel
+_CLOSE_SECONDS = 300.0  # for calls of other threads, which have deadlines of their own
 _EXIT_SECONDS = 5.0  # for what is in flight when the interpreter ends
 _KEEP_SPARSE = 1
 _CALL_BYTES = ctypes.sizeof(Call)
-_NOT_SIMPLE = 1  # the C extension leaves the call to this module
-_EVENT_OF_CALL = Call.ret_event.offset
 
 _stores: "weakref.WeakSet[KVStore]" = weakref.WeakSet()
 _exiting = False
@@ -125,8 +122,10 @@ class KVStore(KVStoreBase):
     may not be touched until that is done. A store may be used from several threads; not in a forked child.
     """
 
+    _handle: Optional[int] = None  # closed
+
     def __init__(self, handle: int) -> None:
-        self._handle: Optional[int] = handle
+        self._handle = handle
         self._type = (lib.kvs_store_type(handle) or b"").decode()
         self._pid = os.getpid()
         self._flying: Dict[int, futures.Flight] = {}
@@ -178,10 +177,14 @@ class KVStore(KVStoreBase):
 
     def _ask_int(self, function: Callable[..., int], *arguments: Any) -> int:
         number = c_int()
-        check(function(self._get(), *arguments, byref(number)), self._rank)
+        self._inside.append(1)
+        try:
+            check(function(self._get(), *arguments, byref(number)), self._rank)
+        finally:
+            self._inside.pop()
         return number.value
 
-    def _operate(self, function: Callable[..., int], key: Any, packs: List[Optional[Packed]], call: Optional[Call],
+    def _operate(self, function: Callable[..., int], packs: List[Optional[Packed]], call: Optional[Call],
                  async_: bool, keys: Tuple[Any, int, bool]) -> Optional[Future]:
         """One operation on data, in one of its three ways."""
         structs, n, _ = keys
@@ -277,7 +280,7 @@ class KVStore(KVStoreBase):
         kvstore.errors.KVStoreValueError: init: duplicate init of key 'a'
         """
         keys = keys_of(key)
-        return self._operate(lib.kvs_store_init, key, [pack(value, keys[2], "values")], None, async_, keys)
+        return self._operate(lib.kvs_store_init, [pack(value, keys[2], "values")], None, async_, keys)
 
     def push(self, key: Any, value: Any, priority: int = 0, *, async_: bool = False) -> Optional[Future]:
         """Sum the values given for each key. The sum replaces the stored value, or goes to the optimizer or
@@ -307,7 +310,7 @@ class KVStore(KVStoreBase):
             finally:
                 self._inside.pop()
         keys = keys_of(key)
-        return self._operate(lib.kvs_store_push, key, [pack(value, keys[2], "values")],
+        return self._operate(lib.kvs_store_push, [pack(value, keys[2], "values")],
                              _call_of(priority) if priority else None, async_, keys)
 
     def pull(self, key: Any, out: Any = None, priority: int = 0, ignore_sparse: bool = True, *,
@@ -335,7 +338,7 @@ class KVStore(KVStoreBase):
         keys = keys_of(key)
         call = _call_of(priority, 0 if ignore_sparse else _KEEP_SPARSE) if priority or not ignore_sparse else None
         row_out = None if ignore_sparse else lambda _, one: one.shape[0]
-        return self._operate(lib.kvs_store_pull, key, [pack(out, keys[2], "outs", True, row_out)], call, async_, keys)
+        return self._operate(lib.kvs_store_pull, [pack(out, keys[2], "outs", True, row_out)], call, async_, keys)
 
     def pushpull(self, key: Any, value: Any, out: Any = None, priority: int = 0, *,
                  async_: bool = False) -> Optional[Future]:
@@ -363,7 +366,7 @@ class KVStore(KVStoreBase):
         keys = keys_of(key)
         values = pack(value, keys[2], "values", writes=out is None)
         outs = None if out is None else pack(out, keys[2], "outs", True)
-        return self._operate(lib.kvs_store_pushpull, key, [values, outs], _call_of(priority) if priority else None,
+        return self._operate(lib.kvs_store_pushpull, [values, outs], _call_of(priority) if priority else None,
                              async_, keys)
 
     def broadcast(self, key: Any, value: Any, out: Any, priority: int = 0, *,
@@ -382,7 +385,7 @@ class KVStore(KVStoreBase):
                                     self._rank)
         keys = keys_of(key)
         packs: List[Optional[Packed]] = [pack(value, keys[2], "values"), pack(out, keys[2], "outs", True)]
-        return self._operate(lib.kvs_store_broadcast, key, packs, _call_of(priority) if priority else None, async_,
+        return self._operate(lib.kvs_store_broadcast, packs, _call_of(priority) if priority else None, async_,
                              keys)
 
     def row_sparse_pull(self, key: Any, out: Any = None, priority: int = 0, row_ids: Any = None, *,
@@ -408,7 +411,7 @@ class KVStore(KVStoreBase):
             sizes *= max(len(outs), 1)
         room = sizes if len(sizes) == len(outs) else [0] * len(outs)  # of lists that don't fit: the library says so
         packs: List[Optional[Packed]] = [pack(out, keys[2], "outs", True, lambda i, _: room[i]), packed_ids]
-        return self._operate(lib.kvs_store_row_sparse_pull, key, packs, _call_of(priority) if priority else None,
+        return self._operate(lib.kvs_store_row_sparse_pull, packs, _call_of(priority) if priority else None,
                              async_, keys)
 
     # ---- Updating in the store ----
@@ -539,7 +542,7 @@ class KVStore(KVStoreBase):
         16
         """
         stats = Stats(ctypes.sizeof(Stats))
-        check(lib.kvs_store_stats(self._get(), byref(stats)), self._rank)
+        self._ask(lib.kvs_store_stats, byref(stats))
         return {name: getattr(stats, name) for name, _ in Stats._fields_[2:]}
 
     # ---- Several processes ----
@@ -593,17 +596,20 @@ class KVStore(KVStoreBase):
             time.sleep(0.001)
         return is_done()
 
+    def _give_up_handle(self) -> Optional[int]:
+        """The handle, to whoever asks first: close, the end of the object, and the interpreter's may meet."""
+        return self.__dict__.pop("_handle", None)
+
     def close(self) -> None:
         """Wait for the store's work, or past its deadline abandon it with an error. Raises the first error that
         nobody was told yet. The store can't be used afterwards; closing it again does nothing."""
-        handle, self._handle = self._handle, None
+        handle = self._give_up_handle()
         if handle is None:
             return
         if os.getpid() != self._pid:
             return  # the parent's
         try:
-            while self._inside:  # other threads' calls
-                time.sleep(0.001)
+            self._leave(lambda: not self._inside, _CLOSE_SECONDS)  # other threads' calls
         except BaseException:
             lib.kvs_store_cancel(handle)
             self._leave(lambda: not self._inside, _EXIT_SECONDS)
@@ -663,11 +669,13 @@ class KVStore(KVStoreBase):
                 raise
 
     def __del__(self) -> None:
-        if getattr(self, "_handle", None) is None or sys.is_finalizing():
+        if self._handle is None or sys.is_finalizing():
             return
         try:
             if futures.is_calling_back():  # where no store may be used
-                threading.Thread(target=lib.kvs_store_close, args=(self._handle,), daemon=True).start()
+                handle = self._give_up_handle()
+                if handle is not None:
+                    threading.Thread(target=lib.kvs_store_close, args=(handle,), daemon=True).start()
             else:
                 self.close()
         except Exception:  # nobody is there to be told
