@@ -30,6 +30,7 @@ int cmd_list(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_scheduler(int argc, char **argv);
 int cmd_server(int argc, char **argv);
+int cmd_status(int argc, char **argv);
 int cmd_new_plugin(int argc, char **argv);
 
 /* Print "kvstore NAME: TEXT" and the command's usage on stderr; returns 2. */

@@ -124,6 +124,15 @@ static const command_t commands[] = {
      "\n"
      "The exit status is 0 if all workers left in good order.\n",
      cmd_scheduler},
+    {"status", "[--job ID]", "what the servers of jobs on this host say of themselves",
+     "Asks each server that this user runs on this host, and prints its job, the workers and which of\n"
+     "them are gone, and of each store keys, bytes of values, optimizer states and pushes that wait,\n"
+     "rounds, and whom a round waits for; then its memory beside the bound that it should keep to.\n"
+     "\n"
+     "  --job ID   only the job of this name (KVSTORE_JOB_ID)\n"
+     "\n"
+     "The exit status is 1 if there is no such server.\n",
+     cmd_status},
     {"bench", "[WORKLOAD...] [--backend NAME] [--pushpull] [--python] [--json]", "measure a backend",
      "Measures workloads on a backend (local), and before W1, W3, W6 and W7 the machine's memory.\n"
      "Compare rows of one run only, as ratios. Arrays are float32; a time is that of a call, the\n"

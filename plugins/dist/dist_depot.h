@@ -415,6 +415,18 @@ void dist_depot_tell(dist_depot_t *depot, int worker, uint64_t key, kvs_status_t
 /* An answer's body is no longer read. */
 void dist_depot_let_go(dist_depot_t *depot);
 
+/* ---- What a server shows: dist_status.c ---------------------------------------------------------------- */
+
+/* The text, to be freed, of the server `arg`; NULL: none. Not on the node's thread. */
+char *dist_status_look(void *arg);
+/* On the node's thread: */
+kvs_net_node_t *dist_server_node(const dist_server_t *server);
+const char *dist_server_job(const dist_server_t *server);
+const dist_depot_t *dist_server_depots(const dist_server_t *server);       /* the first */
+const char *dist_server_why_gone(const dist_server_t *server, int worker); /* NULL: it is there */
+/* The current round waits for this worker. */
+bool dist_round_lacks(const dist_entry_t *entry, int worker);
+
 int64_t dist_now_ns(void);
 
 #endif

@@ -180,7 +180,8 @@ static kvs_status_t open_nodes(dist_link_t *link)
     kvs_status_t status = kvs_net_job_open(&link->settings, &link->job);
 
     if (status == KVS_OK && kvs_net_job_hosts_server(link->job)) {
-        status = dist_server_open(link->job, dist_facts, dist_n_facts, false, &link->server);
+        status = dist_server_open(link->job, dist_facts, dist_n_facts, link->settings.job_id, false,
+                                  &link->server);
     }
     args.role = KVS_NET_WORKER;
     args.facts = dist_facts;

@@ -41,7 +41,8 @@ kvs_status_t dist_role_open(const kvs_net_settings_t *settings, const char *anno
     role->role = settings->role;
     status = kvs_net_job_open(settings, &role->job);
     if (status == KVS_OK && settings->role == KVS_NET_SERVER) {
-        status = dist_server_open(role->job, dist_facts, dist_n_facts, true, &role->server);
+        status = dist_server_open(role->job, dist_facts, dist_n_facts, settings->job_id, true,
+                                  &role->server);
     } else if (status == KVS_OK && announce[0] != '\0') {
         status = announce_address(announce, kvs_net_job_scheduler(role->job));
     }

@@ -168,6 +168,11 @@ static void add_workers(text_t *text, const dist_entry_t *entry, bool there)
     }
 }
 
+bool dist_round_lacks(const dist_entry_t *entry, int worker)
+{
+    return needs(entry, worker) && !has_all(entry, worker);
+}
+
 static size_t n_missing(const dist_entry_t *entry)
 {
     size_t n = 0;

@@ -37,6 +37,8 @@ typedef struct command {
 
 struct dist_server {
     kvs_net_node_t *node; /* fixed after open */
+    char *job_id;
+    kvs_net_window_t *window; /* NULL: it could not be opened */
     /* the I/O thread's */
     dist_depot_t *depots;
     dist_outs_t *outs; /* NULL until there is a store */
@@ -313,6 +315,28 @@ static void take_close(dist_depot_t *depot, int worker)
     free(depot->closed[worker]);
     depot->closed[worker] = strdup(text);
     check_gone(depot, worker);
+}
+
+/* ---- For those who look --------------------------------------------------------------------------------- */
+
+kvs_net_node_t *dist_server_node(const dist_server_t *server)
+{
+    return server->node;
+}
+
+const char *dist_server_job(const dist_server_t *server)
+{
+    return server->job_id == NULL ? "" : server->job_id;
+}
+
+const dist_depot_t *dist_server_depots(const dist_server_t *server)
+{
+    return server->depots;
+}
+
+const char *dist_server_why_gone(const dist_server_t *server, int worker)
+{
+    return worker < server->n_gone ? server->gone[worker] : NULL;
 }
 
 /* ---- Answers ------------------------------------------------------------------------------------------ */
@@ -808,6 +832,7 @@ static void free_server(dist_server_t *server)
         free(server->gone[i]);
     }
     free(server->gone);
+    free(server->job_id);
     free(server->text);
     pthread_cond_destroy(&server->changed);
     pthread_mutex_destroy(&server->lock);
@@ -815,7 +840,7 @@ static void free_server(dist_server_t *server)
 }
 
 kvs_status_t dist_server_open(kvs_net_job_t *job, const kvs_net_fact_t *facts, uint32_t n_facts,
-                              bool with_controller, dist_server_t **ret_server)
+                              const char *job_id, bool with_controller, dist_server_t **ret_server)
 {
     dist_server_t *server = calloc(1, sizeof(*server));
     kvs_net_node_args_t args = KVS_NET_NODE_ARGS_INIT;
@@ -831,6 +856,7 @@ kvs_status_t dist_server_open(kvs_net_job_t *job, const kvs_net_fact_t *facts, u
     pthread_cond_init(&server->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
     server->holds_commands = with_controller;
+    server->job_id = strdup(job_id);
     args.role = KVS_NET_SERVER;
     args.facts = facts;
     args.n_facts = n_facts;
@@ -844,6 +870,10 @@ kvs_status_t dist_server_open(kvs_net_job_t *job, const kvs_net_fact_t *facts, u
     if (status != KVS_OK) {
         free_server(server);
         return status;
+    }
+    if (kvs_net_window_open(dist_status_look, server, &server->window) != KVS_OK) {
+        kvs_log(KVS_LOG_WARN, "dist", "`kvstore status` won't show this server: %s",
+                kvs_plugin_host->last_error());
     }
     *ret_server = server;
     return KVS_OK;
@@ -901,6 +931,7 @@ kvs_status_t dist_server_close(dist_server_t *server, int64_t timeout_ms)
     if (server == NULL) {
         return KVS_OK;
     }
+    kvs_net_window_close(server->window);
     status = kvs_net_node_close(server->node, timeout_ms);
     server->node = NULL;
     free_server(server);

@@ -13,7 +13,7 @@ typedef struct dist_server dist_server_t;
 /* Begin to serve, on the node's own thread; the job may not be complete yet. `facts` as in
  * kvs_net_node_args_t. With a controller to come, commands for it wait for dist_server_wait_end. */
 kvs_status_t dist_server_open(kvs_net_job_t *job, const kvs_net_fact_t *facts, uint32_t n_facts,
-                              bool with_controller, dist_server_t **ret_server);
+                              const char *job_id, bool with_controller, dist_server_t **ret_server);
 /* Wait until the job is complete; as kvs_net_node_wait_ready. */
 kvs_status_t dist_server_wait_ready(dist_server_t *server);
 /* What gets the commands that are not the server's own, in dist_server_wait_end. NULL: nobody. */

@@ -269,6 +269,16 @@ void kvs_net_node_cancel(kvs_net_node_t *node);
  * frees. */
 kvs_status_t kvs_net_node_close(kvs_net_node_t *node, int64_t timeout_ms);
 
+/* ---- Showing what goes on -------------------------------------------------------------------- */
+
+/* Whoever of the same user asks on this host (`kvstore status`) gets the text that `look(arg)` gives, to
+ * be freed, on a thread of the window's own; NULL: nothing. ERR_IO. */
+typedef struct kvs_net_window kvs_net_window_t;
+kvs_status_t kvs_net_window_open(char *(*look)(void *arg), void *arg,
+                                 kvs_net_window_t **ret_window);
+/* `look` runs no more when it returns. NULL does nothing. */
+void kvs_net_window_close(kvs_net_window_t *window);
+
 /* ---- Messages -------------------------------------------------------------------------------- */
 
 #define KVS_NET_MAX_HEADER 16384 /* bytes */

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* job_status.c - what `kvstore status` shows of a job in the middle of a round. */
+#include "job.h"
+
+#include <stdlib.h>
+
+/* What the command prints; its exit status. */
+static int run_status(const char *job_id, char *text, size_t n_bytes)
+{
+    char command[512];
+    FILE *out;
+    size_t n;
+
+    snprintf(command, sizeof(command), "%s status --job %s 2>&1", getenv("KVSTORE"), job_id);
+    out = popen(command, "r");
+    n = out == NULL ? 0 : fread(text, 1, n_bytes - 1, out);
+    text[n] = '\0';
+    return out == NULL ? -1 : pclose(out);
+}
+
+static int has(const char *text, const char *part)
+{
+    if (strstr(text, part) == NULL) {
+        fprintf(stderr, "no \"%s\" in:\n%s", part, text);
+        return 0;
+    }
+    return 1;
+}
+
+static void a_round_that_waits_is_shown(void)
+{
+    static char text[1 << 16];
+    job_t room = job_open(NULL, 0), job = job_open(NULL, 0);
+    vec_t value = VEC(1, 2, 3, 4), out = VEC(0, 0, 0, 0);
+
+    KT_OK(JOB_OPTIMIZER(job.store, "adam", JOB_REAL("learning_rate", 0.5)));
+    KT_OK(job_init(&job, kvs_key_str("fc.weight"), value));
+    KT_OK(job_init(&job, kvs_key_str("fc.bias"), value));
+    KT_OK(job_push(&job, kvs_key_str("fc.bias"), value));
+    KT_OK(job_pull(&job, kvs_key_str("fc.bias"), &out));
+    if (job.rank == 0) {
+        kvs_event_t *event = job_begin_push(&job, kvs_key_str("fc.weight"), &value);
+
+        /* a pull of another key comes behind it */
+        KT_OK(job_pull(&job, kvs_key_str("fc.bias"), &out));
+        KT_INT(run_status(getenv("KVSTORE_JOB_ID"), text, sizeof(text)), 0);
+        KT_TRUE(has(text, ": server 0 (host "));
+        KT_TRUE(has(text, "of 1 servers and 2 workers"));
+        KT_TRUE(has(text, "store 2, synchronous: keys 2, values 0.0 MB"));
+        KT_TRUE(has(text, "rounds 1\n"));
+        KT_TRUE(has(text, "key 'fc.weight', round 1: waits "));
+        KT_TRUE(has(text, " s for worker 1 (host "));
+        KT_TRUE(has(text, "MB resident, bound 67.1 MB"));
+        job_meet(&room);
+        KT_OK(job_finish(event));
+    } else {
+        job_meet(&room);
+        KT_OK(job_push(&job, kvs_key_str("fc.weight"), value));
+    }
+    job_close(&job);
+    job_close(&room);
+}
+
+static void a_job_that_is_not_there_is_an_error(void)
+{
+    static char text[1 << 12];
+    job_t job = job_open(NULL, 0);
+
+    KT_TRUE(run_status("no-such-job", text, sizeof(text)) != 0);
+    KT_TRUE(has(text, "no server of job 'no-such-job' runs on this host"));
+    job_close(&job);
+}
+
+static const kt_test_t tests[] = {
+    KT_TEST(a_round_that_waits_is_shown),
+    KT_TEST(a_job_that_is_not_there_is_an_error),
+};
+
+KT_MAIN("job_status", tests)
