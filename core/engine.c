@@ -142,11 +142,17 @@ static void trace_group(int64_t begun, const kvsi_op_t *op, const kvs_group_t *g
                    (op->bytes_read + op->bytes_written) / op->pub.n_groups);
 }
 
-/* Carry out groups [first, first + n): one at a time, or all in one call if they share memory. */
+/* Whether the backend sees all groups of the op at once. */
+static bool goes_whole(const kvsi_op_t *op)
+{
+    return (op->pub.flags & KVS_OP_SHARED) != 0 ||
+           ((op->store->backend->flags & KVS_BACKEND_WHOLE_CALLS) != 0 && !op->uses_updater);
+}
+
+/* Carry out groups [first, first + n): one at a time, or all in one call. */
 static void run_groups(kvsi_op_t *op, size_t first, size_t n)
 {
-    bool shared = (op->pub.flags & KVS_OP_SHARED) != 0;
-    size_t step = shared ? n : 1;
+    size_t step = goes_whole(op) ? n : 1;
 
     for (size_t g = first; g < first + n; g += step) {
         kvs_group_t *group = &op->pub.groups[g];
@@ -767,7 +773,7 @@ static kvs_status_t issue(kvsi_op_t *op, const kvsi_request_t *request)
     if (status == KVS_OK && store->ops->issue != NULL) {
         status = store->ops->issue(store->state, &op->pub);
     }
-    op->serial = op->uses_updater || (op->pub.flags & KVS_OP_SHARED) != 0;
+    op->serial = op->uses_updater || goes_whole(op);
     if (status != KVS_OK) {
         pthread_mutex_lock(&store->lock);
         kvsi_op_revert_locked(op);

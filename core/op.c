@@ -5,6 +5,7 @@
 
 #include "dlpack.h"
 #include "rows.h"
+#include "suggest.h"
 #include "tensor.h"
 
 #include <stdlib.h>
@@ -594,6 +595,7 @@ static kvs_status_t check_device(const kvsi_op_t *op, const expectation_t *want,
                                  const kvs_tensor_t *tensor)
 {
     const kvs_backend_t *backend = op->store->backend;
+    char takers[KVSI_TAKERS_BYTES];
 
     for (uint32_t i = 0; i < backend->n_device_types; i++) {
         if (backend->device_types[i] == tensor->device.type) {
@@ -601,9 +603,11 @@ static kvs_status_t check_device(const kvsi_op_t *op, const expectation_t *want,
         }
     }
     return kvs_fail(KVS_ERR_NOT_IMPLEMENTED,
-                    "%s: key %s: arrays on %s(%d) (device type %d) are not taken by %s", want->verb,
-                    KVSI_KEY_TEXT(&want->key), device_name(tensor->device.type),
-                    (int)tensor->device.id, (int)tensor->device.type, backend->name);
+                    "%s: key %s: arrays on %s(%d) (device type %d) are not taken by %s; installed "
+                    "backends that take them: %s",
+                    want->verb, KVSI_KEY_TEXT(&want->key), device_name(tensor->device.type),
+                    (int)tensor->device.id, (int)tensor->device.type, backend->name,
+                    kvsi_suggest_takers(device_name(tensor->device.type), takers));
 }
 
 /* The backend takes arrays of this dtype, device and storage. */

@@ -219,3 +219,35 @@ kvs_status_t kvsi_suggest_fail(const kvs_plugin_list_t *list, const char *kind, 
     add_known(&text, list, kind);
     return kvs_fail(KVS_ERR_NOT_FOUND, "%s", text.bytes);
 }
+
+static int takes(const kvs_provide_t *provide, const char *device)
+{
+    for (size_t i = 0; i < provide->n_devices && kvsi_is_kind(provide, "backend"); i++) {
+        if (strcmp(provide->devices[i], device) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+const char *kvsi_suggest_takers(const char *device, char text[KVSI_TAKERS_BYTES])
+{
+    kvs_plugin_list_t *list = NULL;
+    text_t names = {.len = 0};
+    size_t n_names = 0;
+
+    if (kvs_plugin_list(&list) == KVS_OK) {
+        for (size_t i = 0; i < kvs_plugin_list_count(list); i++) {
+            const kvs_plugin_info_t *plugin = kvs_plugin_list_at(list, i);
+
+            for (size_t j = 0; j < plugin->n_provides && plugin->state == KVS_PLUGIN_OK; j++) {
+                if (takes(&plugin->provides[j], device)) {
+                    add_item(&names, "", &n_names, "%s", plugin->provides[j].name);
+                }
+            }
+        }
+    }
+    kvs_plugin_list_free(list);
+    snprintf(text, KVSI_TAKERS_BYTES, "%.*s", KVSI_TAKERS_BYTES - 1, n_names > 0 ? names.bytes : "none");
+    return text;
+}

@@ -9,6 +9,9 @@
 /* KVS_ERR_UNAVAILABLE if the catalogue knows the name, else KVS_ERR_NOT_FOUND. `kind` NULL stands
  * for all kinds and for names of plugins. */
 kvs_status_t kvsi_suggest_fail(const kvs_plugin_list_t *list, const char *kind, const char *name);
+/* "device, local": the installed backends that take arrays of a device by that name; "none" of these. */
+#define KVSI_TAKERS_BYTES 256
+const char *kvsi_suggest_takers(const char *device, char text[KVSI_TAKERS_BYTES]);
 /* Whether `provide` is of that kind; NULL stands for all. */
 int kvsi_is_kind(const kvs_provide_t *provide, const char *kind);
 

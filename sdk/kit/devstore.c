@@ -6,6 +6,7 @@
 #include "hoststore_sparse.h"
 #include "hoststore_update.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 kvs_status_t kvs_dev_provider(const kvs_provider_t **ret_provider)
@@ -133,21 +134,30 @@ static kvs_status_t go_home(kvs_devstore_t *store, kvs_op_t *op, unsigned what, 
     return status == KVS_OK ? kvs_dev_stage(store, op, what, verb) : status;
 }
 
+static kvs_status_t task_of(kvs_devstore_t *store, const kvs_group_t *group, unsigned what,
+                            kvs_dev_task_t *ret_task)
+{
+    *ret_task = (kvs_dev_task_t){.store = store,
+                                 .group = group,
+                                 .key = kvs_dev_key(group->key),
+                                 .dtype = kvs_dtype_index(group->key->dtype),
+                                 .n_values = what & KVS_DEV_READS ? group->n_values : 0,
+                                 .n_outs = what & KVS_DEV_WRITES ? group->n_outs : 0};
+    ret_task->elem_bytes = kvs_dtype_bytes(ret_task->dtype);
+    kvs_status_t status = kvs_dev_provider(&ret_task->provider);
+
+    return status == KVS_OK ? KVS_OK : kvs_update_name_key(status, group->key);
+}
+
 static kvs_status_t exchange_group(kvs_devstore_t *store, kvs_op_t *op, unsigned what, verb_t *verb)
 {
     const kvs_group_t *group = op->groups;
-    kvs_dev_task_t task = {.store = store,
-                           .group = group,
-                           .key = kvs_dev_key(group->key),
-                           .dtype = kvs_dtype_index(group->key->dtype),
-                           .n_values = what & KVS_DEV_READS ? group->n_values : 0,
-                           .n_outs = what & KVS_DEV_WRITES ? group->n_outs : 0};
-    kvs_status_t status = kvs_dev_provider(&task.provider);
+    kvs_dev_task_t task;
+    kvs_status_t status = task_of(store, group, what, &task);
 
     if (status != KVS_OK) {
-        return kvs_update_name_key(status, group->key);
+        return status;
     }
-    task.elem_bytes = kvs_dtype_bytes(task.dtype);
     if (!goes_on_devices(&task)) {
         return go_home(store, op, what, verb);
     }
@@ -159,6 +169,64 @@ static kvs_status_t exchange_group(kvs_devstore_t *store, kvs_op_t *op, unsigned
         return go_home(store, op, what, verb); /* which finds the element and says so */
     }
     return status == KVS_OK ? KVS_OK : kvs_update_name_key(status, group->key);
+}
+
+/* Those groups that the store's collective sums, at once; `left` gets the others. */
+static kvs_status_t collect(kvs_devstore_t *store, const kvs_op_t *op, unsigned what,
+                            kvs_group_t *left, size_t *ret_n_left)
+{
+    kvs_dev_task_t *tasks = calloc(op->n_groups, sizeof(*tasks));
+    kvs_status_t status = tasks != NULL
+                              ? KVS_OK
+                              : kvs_fail(KVS_ERR_NO_MEMORY, "no memory for %zu keys", op->n_groups);
+    size_t n_tasks = 0;
+
+    *ret_n_left = 0;
+    for (size_t g = 0; g < op->n_groups && status == KVS_OK; g++) {
+        status = task_of(store, &op->groups[g], what, &tasks[n_tasks]);
+        if (status == KVS_OK && goes_on_devices(&tasks[n_tasks]) &&
+            kvs_dev_collects(&tasks[n_tasks])) {
+            n_tasks++;
+        } else {
+            left[(*ret_n_left)++] = op->groups[g];
+        }
+    }
+    if (status == KVS_OK && n_tasks > 0) {
+        status = kvs_dev_collect(tasks, n_tasks);
+    }
+    free(tasks);
+    return status;
+}
+
+static kvs_status_t exchange_groups(kvs_devstore_t *store, const kvs_op_t *op, kvs_group_t *groups,
+                                    size_t n, unsigned what, verb_t *verb)
+{
+    kvs_status_t status = KVS_OK;
+
+    for (size_t g = 0; g < n && status == KVS_OK; g++) {
+        kvs_op_t one = *op;
+
+        one.groups = &groups[g];
+        one.n_groups = 1;
+        status = exchange_group(store, &one, what, verb);
+    }
+    return status;
+}
+
+static kvs_status_t collect_and_exchange(kvs_devstore_t *store, kvs_op_t *op, unsigned what,
+                                         verb_t *verb)
+{
+    kvs_group_t *left = calloc(op->n_groups, sizeof(*left));
+    size_t n_left = 0;
+    kvs_status_t status = left != NULL
+                              ? collect(store, op, what, left, &n_left)
+                              : kvs_fail(KVS_ERR_NO_MEMORY, "no memory for %zu keys", op->n_groups);
+
+    if (status == KVS_OK) {
+        status = exchange_groups(store, op, left, n_left, what, verb);
+    }
+    free(left);
+    return status;
 }
 
 static void drop_marks(kvs_devstore_t *store, kvs_op_t *op)
@@ -178,14 +246,10 @@ static kvs_status_t exchange(kvs_devstore_t *store, kvs_op_t *op, unsigned what,
     if ((op->flags & KVS_OP_SHARED) != 0) {
         kvs_dev_tell(store, KVS_DEV_OTHER, "a call whose arrays share memory");
         status = go_home(store, op, what, verb);
-    }
-    for (size_t g = 0; g < op->n_groups && status == KVS_OK && (op->flags & KVS_OP_SHARED) == 0;
-         g++) {
-        kvs_op_t one = *op;
-
-        one.groups = &op->groups[g];
-        one.n_groups = 1;
-        status = exchange_group(store, &one, what, verb);
+    } else if (store->collective != NULL) {
+        status = collect_and_exchange(store, op, what, verb);
+    } else {
+        status = exchange_groups(store, op, op->groups, op->n_groups, what, verb);
     }
     drop_marks(store, op);
     return status;

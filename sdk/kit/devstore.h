@@ -99,6 +99,11 @@ kvs_status_t kvs_dev_reserve_residuals(const kvs_dev_task_t *task, size_t n_plac
  * compression: nothing was done, and the text is still to be written. */
 kvs_status_t kvs_dev_run(kvs_dev_task_t *task);
 
+/* Whether the store's collective sums the task: all arrays are on devices, on enough of them. */
+int kvs_dev_collects(const kvs_dev_task_t *task);
+/* The same as kvs_dev_run of several keys, summed over devices by the store's collective. */
+kvs_status_t kvs_dev_collect(kvs_dev_task_t *tasks, size_t n_tasks);
+
 /* The parts of an operation: a verb of the host store is about values, outs, or both. */
 enum { KVS_DEV_READS = 1, KVS_DEV_WRITES = 2 };
 

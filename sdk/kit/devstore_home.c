@@ -134,7 +134,8 @@ static size_t plan_parts(const kvs_dev_task_t *task, kvs_dev_part_t *parts, size
     int64_t n_blocks = n_elems / KVS_DEV_CUT;
     size_t n_parts = n_blocks < 1 ? 1 : (size_t)n_blocks < n_devices ? (size_t)n_blocks : n_devices;
 
-    if (n_parts == 1 || !all_reach(task->provider, devices, n_devices)) {
+    if (n_parts == 1 || task->store->collective != NULL ||
+        !all_reach(task->provider, devices, n_devices)) {
         parts[0] =
             (kvs_dev_part_t){.device = least_loaded(task->store, devices, n_devices), .n = n_elems};
         return 1;

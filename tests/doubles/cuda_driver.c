@@ -294,6 +294,12 @@ DOUBLE_API CUresult cuCtxGetCurrent(CUcontext *context)
     return CUDA_SUCCESS;
 }
 
+DOUBLE_API CUresult cuCtxGetDevice(CUdevice *device)
+{
+    *device = double_current();
+    return *device < 0 ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+}
+
 DOUBLE_API CUresult cuCtxSetCurrent(CUcontext context)
 {
     depth = context != NULL;

@@ -238,6 +238,14 @@ API ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *async)
     return ncclSuccess;
 }
 
+void nccl_double_fail(ncclComm_t comm, const char *text)
+{
+    pthread_mutex_lock(&lock);
+    comm->failure = ncclInvalidUsage;
+    snprintf(comm->text, sizeof(comm->text), "%s", text);
+    pthread_mutex_unlock(&lock);
+}
+
 static ncclResult_t leave(ncclComm_t comm, uint64_t *counter)
 {
     pthread_mutex_lock(&lock);
@@ -359,6 +367,9 @@ static ncclResult_t run_one_locked(int first)
     }
     return meets_fault_locked(own, n_own) ? ncclSuccess : nccl_double_run(clique, own, n_own);
 }
+
+ncclResult_t ncclGroupStart(void); /* nccl.h has them without prototypes */
+ncclResult_t ncclGroupEnd(void);
 
 API ncclResult_t ncclGroupStart(void)
 {

@@ -92,6 +92,8 @@ const double_driver_t *nccl_double_driver(void);
 
 /* Run calls[i] of every local rank of one clique, in the order of their streams. */
 ncclResult_t nccl_double_run(double_clique_t *clique, const double_call_t *calls, int n_calls);
+/* The communicator was used wrongly, as shows now. */
+void nccl_double_fail(ncclComm_t comm, const char *text);
 size_t nccl_double_dtype_bytes(ncclDataType_t dtype);
 
 #endif

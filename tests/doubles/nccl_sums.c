@@ -155,14 +155,6 @@ static int ranks_agree(const double_clique_t *clique)
     return 1;
 }
 
-static void fail_all(const work_t *work, ncclResult_t failure, const char *text)
-{
-    for (int i = 0; i < work->n_calls; i++) {
-        work->calls[i].comm->failure = failure;
-        strncpy(work->calls[i].comm->text, text, sizeof(work->calls[i].comm->text) - 1);
-    }
-}
-
 /* Exchange n elements: each rank's from `send` + offset, the result of `root`, or of all if it is -1, to
  * `recv` + offset; op -1 hands on the chunk of rank `source`. */
 static int exchange(const work_t *work, size_t send_at, size_t recv_at, size_t n, int root,
@@ -182,7 +174,9 @@ static int exchange(const work_t *work, size_t send_at, size_t recv_at, size_t n
         return 0;
     }
     if (!ranks_agree(clique)) {
-        fail_all(work, ncclInvalidUsage, "ranks disagree about a collective");
+        for (int i = 0; i < work->n_calls; i++) {
+            nccl_double_fail(work->calls[i].comm, "ranks disagree about a collective");
+        }
         return 0;
     }
     for (int i = 0; i < work->n_calls; i++) {

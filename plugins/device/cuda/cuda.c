@@ -97,6 +97,24 @@ static kvs_status_t cuda_wait(kvs_queue_t *queue, const kvs_mark_t *mark)
     return status;
 }
 
+static kvs_status_t cuda_enter_queue(kvs_queue_t *queue, void **ret_stream)
+{
+    cuda_device_t *device = cuda_device_of_queue(queue);
+    kvs_status_t status = cuda_enter(device);
+
+    if (status == KVS_OK) {
+        cuda_lane_touch(&device->queue);
+        *ret_stream = device->queue.stream;
+    }
+    return status;
+}
+
+static void cuda_leave_queue(kvs_queue_t *queue)
+{
+    (void)queue;
+    cuda_leave();
+}
+
 static kvs_status_t check_stream(cuda_device_t *device, int64_t stream)
 {
     CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -225,6 +243,8 @@ static const kvs_provider_t cuda_provider = {
     .step = cuda_step,
     .pack = cuda_pack,
     .unpack = cuda_unpack,
+    .enter = cuda_enter_queue,
+    .leave = cuda_leave_queue,
 };
 
 static const kvs_provider_t *const cuda_providers[] = {&cuda_provider};

@@ -133,11 +133,11 @@ typedef struct kvs_hoststore {
 
 struct kvs_hoststore_key {
     const kvs_key_entry_t *entry; /* from init on */
-    void *weight; /* the stored value; NULL if it has no elements */
-    void *merge;  /* the sum, where something needs it whole; NULL until then */
+    void *weight;                 /* the stored value; NULL if it has no elements */
+    void *merge;                  /* the sum, where something needs it whole; NULL until then */
     size_t n_bytes;
     kvs_opt_key_t opt;
-    kvs_residuals_t residuals; /* of compression, also of one that is no longer in force */
+    kvs_residuals_t residuals;        /* of compression, also of one that is no longer in force */
     kvs_hoststore_key_t *prev, *next; /* guarded by the store's lock */
     uint32_t has_value;               /* 1 from init on */
     /* Of a row-sparse key: one bit for each row that init or a push has given it. With rows_unsure
@@ -175,11 +175,14 @@ kvs_status_t kvs_hoststore_load_optimizer_states(void *store, const char *path);
  * memory, with one log line. Outs and values of a stream are used in its order, and nothing waits for
  * the device then; without a stream an operation ends when it is done with the array. As of the host
  * store, functions are members of kvs_backend_ops_t. */
+struct kvs_collective;
+
 typedef struct kvs_devstore {
-    kvs_hoststore_t host; /* first */
+    kvs_hoststore_t host;                    /* first */
+    const struct kvs_collective *collective; /* NULL, or who sums over devices instead */
     struct kvs_dev_marks *marks; /* of operations that are issued; guarded by host.lock */
     uint64_t n_bytes[64];        /* of weights on each device; relaxed atomics */
-    uint32_t told;               /* reasons for going through host memory that are logged; an atomic */
+    uint32_t told; /* reasons for going through host memory that are logged; an atomic */
 } kvs_devstore_t;
 
 typedef struct kvs_devstore_key {
@@ -190,9 +193,36 @@ typedef struct kvs_devstore_key {
 } kvs_devstore_key_t;
 
 typedef struct kvs_devstore_group {
-    kvs_hoststore_group_t host;  /* first */
-    struct kvs_dev_marks *marks; /* where the program's streams were at issue; NULL: there are none */
+    kvs_hoststore_group_t host; /* first */
+    struct kvs_dev_marks
+        *marks; /* where the program's streams were at issue; NULL: there are none */
 } kvs_devstore_group_t;
+
+/* One array on several devices, to be summed or handed round. */
+typedef struct kvs_collective_item {
+    const kvs_key_entry_t *key;
+    int64_t n; /* elements of the key's dtype */
+    size_t n_devices;
+    const kvs_device_t *devices;
+    kvs_queue_t *const *queues;
+    const void *const *src; /* on each device, not changed; of a broadcast only root's counts */
+    void *const *dst;       /* may be its src; of a sum for one root only that one's counts */
+    int32_t root;           /* place in the list; -1, sums only: every device gets it */
+    uint32_t is_broadcast;
+} kvs_collective_item_t;
+
+/* Who sums over devices, for a device store that is not to do it by itself: set store->collective before
+ * the first operation. Arrays that share a device are summed before; optimizers run where the key's
+ * weight is, on one device, which takes part in every exchange of the key. */
+typedef struct kvs_collective {
+    /* Queue all items, as one where that is possible, and return. Any thread, several at once. */
+    kvs_status_t (*exchange)(kvs_devstore_t *store, const kvs_collective_item_t *items,
+                             size_t n_items, uint64_t *ret_ticket);
+    /* The host has waited for the queues: the failure of the exchange of that ticket, if it failed; 0:
+     * of none. */
+    kvs_status_t (*settle)(kvs_devstore_t *store, uint64_t ticket);
+    size_t min_devices; /* exchanges of fewer are left to the store; 1 or 2 */
+} kvs_collective_t;
 
 kvs_status_t kvs_devstore_close(void *store, int64_t timeout_ms);
 void kvs_devstore_key_release(void *store, kvs_key_entry_t *key);
