@@ -420,7 +420,7 @@ static void priority_and_flags_reach_the_backend(void)
     options.flags = KVS_CALL_KEEP_SPARSE;
     KT_OK(kvs_store_pull(store, KEYS(I(0)), 1, &arrays, &options));
     KT_INT(fake_call(0)->priority, -7);
-    KT_INT(fake_call(0)->flags, KVS_OP_KEEP_SPARSE);
+    KT_INT(fake_call(0)->flags, KVS_OP_KEEP_SPARSE | KVS_OP_WAITS);
     check_close(store);
 }
 
@@ -608,13 +608,13 @@ static kvs_store_t *exchange(const kvs_key_t *keys, size_t n_keys, const kvs_ten
 static void check_shared(const char *calls)
 {
     KT_STR(fake_calls(), calls);
-    KT_INT(fake_call(0)->flags, KVS_OP_SHARED);
+    KT_INT(fake_call(0)->flags, KVS_OP_SHARED | KVS_OP_WAITS);
 }
 
 static void check_not_shared(const char *calls)
 {
     KT_STR(fake_calls(), calls);
-    KT_INT(fake_call(0)->flags, 0);
+    KT_INT(fake_call(0)->flags, KVS_OP_WAITS);
 }
 
 /* Elements [from, from + n) of slot 0 and those behind it, as a list of one array. */
@@ -755,14 +755,14 @@ static void one_long_out_across_many_others_is_found(void)
         outs[i] = slot(i);
     }
     KT_OK(run_lists(store, KVS_VERB_PUSHPULL, keys, 15, values, 15, outs, 15));
-    KT_INT(fake_call(14)->flags, 0);
+    KT_INT(fake_call(14)->flags, KVS_OP_WAITS);
     static float long_input[16 * N];
     values[7] = kt_tensor(long_input, KVS_DTYPE_float32, whole, 1);
     outs[7] =
         kt_tensor(slots[0], KVS_DTYPE_float32, whole, 1); /* first in memory, not in the list */
     KT_OK(run_lists(store, KVS_VERB_PUSHPULL, keys, 15, values, 15, outs, 15));
     KT_INT(fake_call(15)->n_groups, 15);
-    KT_INT(fake_call(15)->flags, KVS_OP_SHARED);
+    KT_INT(fake_call(15)->flags, KVS_OP_SHARED | KVS_OP_WAITS);
     check_close(store);
 }
 

@@ -326,7 +326,7 @@ static void row_ids_where_an_out_of_another_key_is_written_are_shared(void)
     row_ids[1] = id_array(0, 2); /* out 0's ids */
     KT_OK(kvs_store_row_sparse_pull(store, KEYS(I(1), I(3)), 2, &out_list, &id_list, NULL));
     KT_STR(fake_calls(), "row_sparse_pull 1+3");
-    KT_INT(fake_call(0)->flags, KVS_OP_SHARED);
+    KT_INT(fake_call(0)->flags, KVS_OP_SHARED | KVS_OP_WAITS);
     KT_OK(kvs_store_close(store));
 }
 

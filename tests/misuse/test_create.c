@@ -33,7 +33,7 @@ static void a_misspelt_name_is_an_error_that_names_the_near_one(void)
 {
     check_refused("locla", KVS_ERR_NOT_FOUND, "did you mean \"local\"");
     check_refused("horovdo", KVS_ERR_NOT_FOUND, "did you mean \"horovod\"");
-    KT_HAS(kvs_last_error(), "kvstore-backend-horovod");
+    check_refused("bytesp", KVS_ERR_NOT_FOUND, "did you mean \"byteps\"");
     check_refused("tststore", KVS_ERR_NOT_FOUND, "did you mean \"teststore\"");
 }
 
