@@ -55,6 +55,7 @@ static kvs_status_t open_worker(byteps_store_t *store, const kvs_net_settings_t 
         return status;
     }
     worker_args.node = byteps_link_node(store->link);
+    worker_args.owner = byteps_link_owner(store->link);
     status = byteps_worker_new(&worker_args, &store->worker);
     if (status != KVS_OK) {
         return status;

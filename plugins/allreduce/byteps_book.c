@@ -5,9 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-kvs_status_t byteps_book_init(byteps_book_t *book, uint32_t n_servers)
+kvs_status_t byteps_book_init(byteps_book_t *book, uint32_t base, uint32_t n_servers)
 {
-    *book = (byteps_book_t){.n_servers = n_servers,
+    *book = (byteps_book_t){.base = base,
+                            .n_servers = n_servers,
                             .loads = calloc(n_servers + 1, sizeof(*book->loads)),
                             .lost = calloc(n_servers + 1, sizeof(*book->lost)),
                             .buckets = calloc(256, sizeof(byteps_place_t *)),
@@ -149,7 +150,7 @@ kvs_status_t byteps_book_place(byteps_book_t *book, const byteps_header_t *key, 
     for (; place->n_parts < n_parts; place->n_parts++) {
         uint32_t server = least_loaded(book);
 
-        place->servers[place->n_parts] = server;
+        place->servers[place->n_parts] = book->base + server;
         book->loads[server] += place->n_parts + 1 < n_parts ? part_bytes : last_bytes;
     }
     *ret_place = place;

@@ -20,14 +20,14 @@ typedef struct byteps_place {
 } byteps_place_t;
 
 typedef struct byteps_book {
-    uint32_t n_servers;
-    uint64_t *loads; /* bytes given to each server so far */
-    bool *lost;      /* servers that get nothing any more */
+    uint32_t base, n_servers; /* numbers of servers: from `base` on, so many */
+    uint64_t *loads;          /* bytes given to each server so far */
+    bool *lost;               /* servers that get nothing any more */
     byteps_place_t **buckets;
     size_t n_buckets, n_places;
 } byteps_book_t;
 
-kvs_status_t byteps_book_init(byteps_book_t *book, uint32_t n_servers);
+kvs_status_t byteps_book_init(byteps_book_t *book, uint32_t base, uint32_t n_servers);
 void byteps_book_release(byteps_book_t *book);
 
 /* The place of the header's key, with at least `n_parts` parts, of `part_bytes` but the last, which has

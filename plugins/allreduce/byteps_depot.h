@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* byteps_depot.h - what a server has of one store (a depot) while something is on its way: exchanges that
- * not everyone has come to yet, their blocks, and answers that not everyone has received.
+/* byteps_depot.h - what a node that sums has of one store (a depot) while something is on its way: exchanges
+ * that not everyone has come to yet, their blocks, and answers that not everyone has received. Servers
+ * have depots; where all workers are on one host, so do they.
  *
- * byteps_server.c takes messages in and hands them on; byteps_exchange.c adds blocks up, compares what
- * the workers say, and keeps deadlines; byteps_answer.c sends results and knows when they have come.
- * Everything runs on the node's I/O thread: no locks. Nothing outlives its exchange, but a failure that
- * somebody has not been told yet. */
+ * byteps_depot.c takes messages in and hands them on, byteps_exchange.c adds blocks up, compares what
+ * the workers say and keeps deadlines, byteps_answer.c sends results and knows when they have come.
+ * All on the node's I/O thread: no locks. Nothing outlives its exchange, but a failure that somebody has
+ * not been told yet. */
 #ifndef BYTEPS_DEPOT_H
 #define BYTEPS_DEPOT_H
 
 #include "byteps_message.h"
-#include "byteps_server.h"
+
+#include <kvstore/net.h>
 
 typedef struct byteps_depot byteps_depot_t;
 typedef struct byteps_exchange byteps_exchange_t;
@@ -54,9 +56,16 @@ struct byteps_exchange {
     bool told[]; /* by rank */
 };
 
+/* Who a depot belongs to. Both functions run on the I/O thread. */
+typedef struct byteps_owner {
+    void *arg;
+    void (*wait)(void *arg); /* something is pending: look from time to time, until nothing is */
+    void (*free)(void *arg, byteps_depot_t *depot); /* nothing of it is on its way any more */
+} byteps_owner_t;
+
 struct byteps_depot {
-    byteps_depot_t *next;
-    byteps_server_t *server;
+    byteps_depot_t *next; /* its owner's */
+    byteps_owner_t owner;
     kvs_net_node_t *node;
     uint32_t number; /* the store's */
     int n_workers;
@@ -84,6 +93,8 @@ void byteps_exchange_take_kept(byteps_depot_t *depot, const byteps_header_t *hea
 void byteps_exchange_take_drop(byteps_depot_t *depot, const byteps_header_t *header, int worker);
 /* A worker is gone: exchanges that need it fail. */
 void byteps_exchanges_check_gone(byteps_depot_t *depot);
+/* All fail for those who wait. */
+void byteps_exchanges_fail(byteps_depot_t *depot, kvs_status_t status, const char *text);
 /* Time has passed. */
 void byteps_exchanges_look(byteps_depot_t *depot, int64_t now_ns);
 void byteps_exchanges_free(byteps_depot_t *depot);
@@ -119,12 +130,24 @@ void byteps_depot_say(byteps_depot_t *depot, int worker, const byteps_header_t *
 void byteps_depot_tell_settled(byteps_depot_t *depot);
 void byteps_depot_release_memory(byteps_depot_t *depot);
 
-/* ---- byteps_server.c --------------------------------------------------------------------------------- */
+/* ---- byteps_depot.c ---------------------------------------------------------------------------------- */
 
-/* NULL, or why the worker comes no more. */
-const char *byteps_depot_why_gone(const byteps_depot_t *depot, int worker);
+/* `number` 0: that of the first message. NULL: no memory. */
+byteps_depot_t *byteps_depot_new(kvs_net_node_t *node, uint32_t number, bool may_be_replaced,
+                                 const byteps_owner_t *owner);
+/* No message comes any more: what waits is told that this node has closed the store. The owner frees it
+ * when it may. */
+void byteps_depot_close(byteps_depot_t *depot);
+void byteps_depot_free(byteps_depot_t *depot);
+/* A message to whoever sums. Owns it. */
+void byteps_depot_take(byteps_depot_t *depot, const byteps_header_t *header,
+                       kvs_net_message_t *message);
+/* A worker comes no more, because of `text`. */
+void byteps_depot_lose(byteps_depot_t *depot, int worker, const char *text);
+/* Time has passed. False: nothing is pending. */
+bool byteps_depot_look(byteps_depot_t *depot, int64_t now_ns);
+
 const char *byteps_depot_label(const byteps_depot_t *depot, int worker);
-/* Something is pending: byteps_exchanges_look is called until nothing is. */
 void byteps_depot_wait(byteps_depot_t *depot);
 /* An answer is no longer read. */
 void byteps_depot_let_go(byteps_depot_t *depot);

@@ -339,7 +339,7 @@ static void fail_mismatch(byteps_exchange_t *exchange, const byteps_header_t *ot
 static void check_gone(byteps_exchange_t *exchange)
 {
     for (int w = 0; w < exchange->depot->n_workers && exchange->status == KVS_OK; w++) {
-        const char *why = byteps_depot_why_gone(exchange->depot, w);
+        const char *why = exchange->depot->closed[w];
 
         for (const byteps_pending_t *at = why == NULL ? NULL : exchange->blocks; at != NULL;
              at = at->next) {
@@ -363,6 +363,18 @@ void byteps_exchanges_check_gone(byteps_depot_t *depot)
         if (at->status == KVS_OK) {
             check_gone(at);
             free_if_done(at);
+        }
+    }
+}
+
+void byteps_exchanges_fail(byteps_depot_t *depot, kvs_status_t status, const char *text)
+{
+    for (byteps_exchange_t *at = depot->exchanges; at != NULL; at = at->next) {
+        text_t all = {.n = 0};
+
+        if (at->status == KVS_OK) {
+            add(&all, "%s: %s", BYTEPS_KEY_TEXT(&at->header), text);
+            fail_exchange(at, status, all.bytes);
         }
     }
 }

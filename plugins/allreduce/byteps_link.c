@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #define TICK_MS    500
+#define HURRY_MS   20   /* while a depot has something pending */
 #define GOODBYE_MS 2000 /* at the end of the process: for what is on its way */
 #define OTHERS_MS  3000 /* for the other workers, if this process hosts their scheduler */
 
@@ -21,6 +22,8 @@ struct byteps_link {
     kvs_net_job_t *job;
     kvs_net_node_t *node;
     byteps_server_t *server; /* NULL: not here */
+
+    bool hurries; /* the I/O thread's */
 
     pthread_mutex_t lock;
     byteps_worker_t **workers; /* guarded by lock, as what follows */
@@ -64,19 +67,47 @@ static void on_message(void *arg, kvs_net_message_t *message)
 static void tick(void *arg)
 {
     byteps_link_t *link = arg;
+    int64_t now = byteps_now_ns();
+    bool pending = false;
 
     pthread_mutex_lock(&link->lock);
     for (size_t i = 0; i < link->n_workers; i++) {
-        byteps_worker_tick(link->workers[i]);
+        pending |= byteps_worker_tick(link->workers[i], now);
     }
     pthread_mutex_unlock(&link->lock);
+    if (link->hurries && !pending) {
+        link->hurries = false;
+        (void)kvs_net_node_set_tick(link->node, TICK_MS, tick,
+                                    link); /* on this thread it can't fail */
+    }
 }
 
 static void start_ticking(void *arg)
 {
     byteps_link_t *link = arg;
 
-    (void)kvs_net_node_set_tick(link->node, TICK_MS, tick, link); /* on this thread it can't fail */
+    (void)kvs_net_node_set_tick(link->node, TICK_MS, tick, link); /* as above */
+}
+
+static void hurry(void *arg)
+{
+    byteps_link_t *link = arg;
+
+    if (!link->hurries) {
+        link->hurries = true;
+        (void)kvs_net_node_set_tick(link->node, HURRY_MS, tick, link); /* as above */
+    }
+}
+
+static void free_depot(void *arg, byteps_depot_t *depot)
+{
+    (void)arg;
+    byteps_depot_free(depot);
+}
+
+byteps_owner_t byteps_link_owner(byteps_link_t *link)
+{
+    return (byteps_owner_t){link, hurry, free_depot};
 }
 
 void byteps_link_add(byteps_link_t *link, byteps_worker_t *worker)

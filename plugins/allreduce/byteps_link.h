@@ -13,6 +13,8 @@ typedef struct byteps_link byteps_link_t;
  * ERR_STATE: this process belongs to another job, or is another worker, already. */
 kvs_status_t byteps_link_get(const kvs_net_settings_t *settings, byteps_link_t **ret_link);
 kvs_net_node_t *byteps_link_node(const byteps_link_t *link);
+/* Of depots of workers. */
+byteps_owner_t byteps_link_owner(byteps_link_t *link);
 
 /* Events go to the stores that are added. Not on the I/O thread. */
 void byteps_link_add(byteps_link_t *link, byteps_worker_t *worker);

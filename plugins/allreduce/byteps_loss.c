@@ -87,7 +87,7 @@ static void move_part(byteps_part_t *part)
     byteps_use_t *use = part->use;
 
     byteps_part_unqueue(part);
-    part->server = byteps_server_of(use->key->worker, use->key, part->index);
+    part->target = byteps_target_of(use->key->worker, use->key, part->index);
     part->n_sent = part->n_got;
     if (!byteps_part_queue(part)) {
         byteps_use_fail(use, KVS_ERR_NO_MEMORY, "no memory for a queue of parts");
@@ -99,7 +99,7 @@ static void move_use(byteps_use_t *use, uint32_t server)
     for (uint64_t i = 0; use->parts != NULL && i < use->n_parts; i++) {
         byteps_part_t *part = &use->parts[i];
 
-        if (part->server == server && part->n_got < part->n_blocks) {
+        if (part->target == server && part->n_got < part->n_blocks) {
             move_part(part);
         }
     }
@@ -116,7 +116,10 @@ void byteps_lose_server(byteps_worker_t *worker, uint32_t server, const char *te
     if (worker->lost[server]) {
         return;
     }
-    worker->lost[server] = worker->book.lost[server] = true;
+    worker->lost[server] = true;
+    if (worker->book.base == 0) {
+        worker->book.lost[server] = true;
+    }
     worker->n_lost++;
     if (worker->n_lost == worker->n_servers) {
         snprintf(all, sizeof(all), "%s; there is no other server to take its place", text);

@@ -7,17 +7,8 @@
 #include <endian.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define SMALL_BYTES 8192 /* copied as they are sent */
-
-static int64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 /* ---- Sizes ------------------------------------------------------------------------------------------- */
 
@@ -102,7 +93,7 @@ static void sift_down(byteps_target_t *target, size_t i)
 
 bool byteps_part_queue(byteps_part_t *part)
 {
-    byteps_target_t *target = &part->use->key->worker->targets[part->server];
+    byteps_target_t *target = &part->use->key->worker->targets[part->target];
 
     if (target->n_heap == target->n_room) {
         size_t n = target->n_room == 0 ? 64 : 2 * target->n_room;
@@ -127,7 +118,7 @@ void byteps_part_unqueue(byteps_part_t *part)
     if (part->at == 0) {
         return;
     }
-    target = &part->use->key->worker->targets[part->server];
+    target = &part->use->key->worker->targets[part->target];
     part->at = 0;
     if (i == --target->n_heap) {
         return;
@@ -139,12 +130,31 @@ void byteps_part_unqueue(byteps_part_t *part)
 
 /* ---- The parts of a use ------------------------------------------------------------------------------ */
 
-uint32_t byteps_server_of(const byteps_worker_t *worker, const byteps_key_t *key, uint64_t part)
+uint32_t byteps_target_of(const byteps_worker_t *worker, const byteps_key_t *key, uint64_t part)
 {
-    uint32_t server = key->servers[part];
+    uint32_t target = key->targets[part];
 
-    return worker->lost[server] ? byteps_replace(key->id, part, worker->lost, worker->n_servers)
-                                : server;
+    return target < worker->n_servers && worker->lost[target]
+               ? byteps_replace(key->id, part, worker->lost, worker->n_servers)
+               : target;
+}
+
+const kvs_net_peer_t *byteps_target_peer(const byteps_worker_t *worker, uint32_t target)
+{
+    return target < worker->n_servers
+               ? kvs_net_node_peer(worker->node, KVS_NET_SERVER, (int)target)
+               : kvs_net_node_peer(worker->node, KVS_NET_WORKER, (int)(target - worker->n_servers));
+}
+
+static uint32_t target_number(const byteps_worker_t *worker, const kvs_net_peer_t *peer)
+{
+    return (uint32_t)peer->rank + (peer->role == KVS_NET_WORKER ? worker->n_servers : 0);
+}
+
+/* NULL, or why nobody sums the part any more. */
+static const char *why_closed(const byteps_worker_t *worker, uint32_t target)
+{
+    return target < worker->n_servers ? NULL : worker->closed[target - worker->n_servers];
 }
 
 static void set_part(byteps_use_t *use, uint64_t i)
@@ -157,7 +167,7 @@ static void set_part(byteps_use_t *use, uint64_t i)
                                     .index = i,
                                     .first_block = first,
                                     .n_blocks = (uint32_t)(n_left < n_blocks ? n_left : n_blocks),
-                                    .server = byteps_server_of(worker, use->key, i)};
+                                    .target = byteps_target_of(worker, use->key, i)};
 }
 
 kvs_status_t byteps_parts_start(byteps_use_t *use)
@@ -179,6 +189,11 @@ kvs_status_t byteps_parts_start(byteps_use_t *use)
         set_part(use, i);
     }
     for (uint64_t i = 0; i < use->n_parts; i++) {
+        const char *why = why_closed(key->worker, use->parts[i].target);
+
+        if (why != NULL) {
+            return kvs_fail(KVS_ERR_PEER, "%s: %s", BYTEPS_KEY_TEXT(&use->header), why);
+        }
         if (!byteps_part_queue(&use->parts[i])) {
             return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for a queue of parts");
         }
@@ -194,35 +209,32 @@ void byteps_message_of(const byteps_worker_t *worker, const byteps_header_t *hea
     net->n_header_bytes = byteps_header_encode(header, bytes);
 }
 
-static const kvs_net_peer_t *server_at(const byteps_worker_t *worker, uint32_t server)
-{
-    return kvs_net_node_peer(worker->node, KVS_NET_SERVER, (int)server);
-}
-
-static void say(const byteps_worker_t *worker, uint32_t server, const byteps_header_t *header)
+static void say(const byteps_worker_t *worker, uint32_t target, const byteps_header_t *header)
 {
     uint8_t bytes[BYTEPS_MAX_HEADER_BYTES];
     kvs_net_send_t net = KVS_NET_SEND_INIT;
 
     byteps_message_of(worker, header, bytes, &net);
     net.flags = KVS_NET_URGENT;
-    /* A server that can't be told is lost, or sees this node leave. */
-    (void)kvs_net_send(worker->node, server_at(worker, server), &net);
+    /* Whoever can't be told is lost, or sees this node leave. */
+    (void)kvs_net_send(worker->node, byteps_target_peer(worker, target), &net);
 }
 
 void byteps_worker_say_closed(byteps_worker_t *worker)
 {
     byteps_header_t header = {.kind = BYTEPS_CLOSE};
 
-    for (uint32_t s = 0; s < worker->n_servers; s++) {
-        say(worker, s, &header);
+    for (uint32_t t = 0; t < worker->n_targets; t++) {
+        if (!byteps_target_peer(worker, t)->is_self) {
+            say(worker, t, &header);
+        }
     }
 }
 
-static bool has_sent_to(const byteps_use_t *use, uint32_t server)
+static bool has_sent_to(const byteps_use_t *use, uint32_t target)
 {
     for (uint64_t i = 0; i < use->n_parts; i++) {
-        if (use->parts[i].server == server && use->parts[i].n_sent > use->parts[i].n_got) {
+        if (use->parts[i].target == target && use->parts[i].n_sent > use->parts[i].n_got) {
             return true;
         }
     }
@@ -245,9 +257,9 @@ void byteps_parts_withdraw(byteps_use_t *use)
         worker->n_in_flight -= part->started ? bytes_from(part, part->n_got) : 0;
         part->started = false;
     }
-    for (uint32_t s = 0; s < worker->n_servers; s++) {
-        if (!worker->lost[s] && has_sent_to(use, s)) {
-            say(worker, s, &header);
+    for (uint32_t t = 0; t < worker->n_targets; t++) {
+        if (has_sent_to(use, t)) {
+            say(worker, t, &header);
         }
     }
 }
@@ -288,7 +300,7 @@ static kvs_status_t send_block(byteps_part_t *part)
         net.done = block_is_read;
         net.arg = use;
     }
-    status = kvs_net_send(worker->node, server_at(worker, part->server), &net);
+    status = kvs_net_send(worker->node, byteps_target_peer(worker, part->target), &net);
     if (status == KVS_OK) {
         part->n_sent++;
         use->n_held += is_held;
@@ -308,10 +320,10 @@ static byteps_part_t *next_part(const byteps_worker_t *worker)
 {
     byteps_part_t *next = NULL;
 
-    for (uint32_t s = 0; s < worker->n_servers; s++) {
-        const byteps_target_t *target = &worker->targets[s];
+    for (uint32_t t = 0; t < worker->n_targets; t++) {
+        const byteps_target_t *target = &worker->targets[t];
 
-        if (target->n_heap > 0 && !target->is_full && !worker->lost[s] &&
+        if (target->n_heap > 0 && !target->is_full &&
             (next == NULL || is_before(target->heap[0], next)) &&
             may_start(worker, target->heap[0])) {
             next = target->heap[0];
@@ -326,7 +338,7 @@ static void send_some(byteps_worker_t *worker, byteps_part_t *part)
     kvs_status_t status = send_block(part);
 
     if (status == KVS_NET_AGAIN || status == KVS_ERR_PEER) { /* room, or the loss, is told */
-        worker->targets[part->server].is_full = true;
+        worker->targets[part->target].is_full = true;
     } else if (status != KVS_OK) {
         byteps_use_fail(use, status, kvs_plugin_host->last_error());
         byteps_use_end(use);
@@ -334,7 +346,7 @@ static void send_some(byteps_worker_t *worker, byteps_part_t *part)
         worker->n_in_flight += part->started ? 0 : bytes_from(part, part->n_got);
         part->started = true;
         if (part->n_sent - part->n_got == 1) { /* nothing was awaited of it before */
-            use->moved_ns = now_ns();
+            use->moved_ns = byteps_now_ns();
         }
         if (part->n_sent == part->n_blocks) {
             byteps_part_unqueue(part);
@@ -381,17 +393,17 @@ static bool make_known(byteps_worker_t *worker, uint64_t id)
     return true;
 }
 
-/* Takes over `servers`. */
-static kvs_status_t set_places(byteps_key_t *key, uint64_t id, uint64_t n, uint32_t *servers)
+/* Takes over `targets`. */
+static kvs_status_t set_places(byteps_key_t *key, uint64_t id, uint64_t n, uint32_t *targets)
 {
-    if (servers == NULL || !make_known(key->worker, id)) {
-        free(servers);
+    if (targets == NULL || !make_known(key->worker, id)) {
+        free(targets);
         return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for the places of a key");
     }
-    free(key->servers);
+    free(key->targets);
     key->id = id;
     key->n_places = n;
-    key->servers = servers;
+    key->targets = targets;
     key->worker->known[id].key = key;
     return KVS_OK;
 }
@@ -411,16 +423,16 @@ static kvs_status_t place_here(byteps_key_t *key, const byteps_use_t *use)
 {
     const byteps_place_t *place;
     kvs_status_t status = look_up(key->worker, &use->header, use->n_parts, &place);
-    uint32_t *servers;
+    uint32_t *targets;
 
     if (status != KVS_OK) {
         return status;
     }
-    servers = malloc((size_t)place->n_parts * sizeof(*servers));
-    if (servers != NULL) {
-        memcpy(servers, place->servers, (size_t)place->n_parts * sizeof(*servers));
+    targets = malloc((size_t)place->n_parts * sizeof(*targets));
+    if (targets != NULL) {
+        memcpy(targets, place->servers, (size_t)place->n_parts * sizeof(*targets));
     }
-    return set_places(key, place->id, place->n_parts, servers);
+    return set_places(key, place->id, place->n_parts, targets);
 }
 
 static kvs_status_t ask(byteps_key_t *key, const byteps_use_t *use)
@@ -529,22 +541,22 @@ static byteps_key_t *take_asking(byteps_worker_t *worker, uint64_t number)
     return key;
 }
 
-/* NULL: not servers of this job, or no memory. */
+/* NULL: not nodes of this job, or no memory. */
 static uint32_t *read_places(const byteps_worker_t *worker, const kvs_net_message_t *message,
                              size_t n)
 {
-    uint32_t *servers = n == 0 ? NULL : malloc(n * sizeof(*servers));
+    uint32_t *targets = n == 0 ? NULL : malloc(n * sizeof(*targets));
 
-    for (size_t i = 0; i < n && servers != NULL; i++) {
-        memcpy(&servers[i], (const uint8_t *)message->body + i * sizeof(*servers),
-               sizeof(*servers));
-        servers[i] = le32toh(servers[i]);
-        if (servers[i] >= worker->n_servers) {
-            free(servers);
-            servers = NULL;
+    for (size_t i = 0; i < n && targets != NULL; i++) {
+        memcpy(&targets[i], (const uint8_t *)message->body + i * sizeof(*targets),
+               sizeof(*targets));
+        targets[i] = le32toh(targets[i]);
+        if (targets[i] >= worker->n_targets) {
+            free(targets);
+            targets = NULL;
         }
     }
-    return servers;
+    return targets;
 }
 
 static void take_places(byteps_worker_t *worker, const byteps_header_t *header,
@@ -552,17 +564,17 @@ static void take_places(byteps_worker_t *worker, const byteps_header_t *header,
 {
     byteps_key_t *key = message->from->rank == 0 ? take_asking(worker, header->exchange) : NULL;
     size_t n = message->n_body_bytes / sizeof(uint32_t);
-    uint32_t *servers = key == NULL ? NULL : read_places(worker, message, n);
+    uint32_t *targets = key == NULL ? NULL : read_places(worker, message, n);
     kvs_status_t status;
 
     if (key == NULL) {
         return;
     }
-    if (servers == NULL || header->id == 0) {
+    if (targets == NULL || header->id == 0) {
         status = kvs_fail(KVS_ERR_PEER, "%s sent places that make no sense", message->from->label);
-        free(servers);
+        free(targets);
     } else {
-        status = set_places(key, header->id, n, servers);
+        status = set_places(key, header->id, n, targets);
     }
     if (status == KVS_OK) {
         byteps_key_go_on(key);
@@ -572,7 +584,7 @@ static void take_places(byteps_worker_t *worker, const byteps_header_t *header,
     }
 }
 
-/* ---- Answers of servers ------------------------------------------------------------------------------- */
+/* ---- Answers ------------------------------------------------------------------------------- */
 
 /* The use that a server's message is about, if it is still on its way. */
 static byteps_use_t *find_use(const byteps_worker_t *worker, const byteps_header_t *header)
@@ -589,7 +601,7 @@ static byteps_part_t *find_part(const byteps_worker_t *worker, byteps_use_t *use
     uint64_t i = header->block / byteps_blocks_per_part(worker);
     byteps_part_t *part = i < use->n_parts ? &use->parts[i] : NULL;
 
-    return part != NULL && part->server == (uint32_t)message->from->rank &&
+    return part != NULL && part->target == target_number(worker, message->from) &&
                    part->n_got < part->n_sent && header->block == part->first_block + part->n_got &&
                    message->n_body_bytes == byteps_block_bytes(use, header->block)
                ? part
@@ -601,7 +613,7 @@ static void got_block(byteps_part_t *part, uint64_t block)
     byteps_use_t *use = part->use;
 
     use->key->worker->n_in_flight -= byteps_block_bytes(use, block);
-    use->moved_ns = now_ns();
+    use->moved_ns = byteps_now_ns();
     if (++part->n_got == part->n_blocks) {
         part->started = false;
         if (--use->n_parts_left == 0) {
@@ -672,11 +684,9 @@ static void take_wanted(byteps_worker_t *worker, const byteps_header_t *header)
     byteps_parts_send(worker);
 }
 
-static void take_from_server(byteps_worker_t *worker, const byteps_header_t *header,
-                             kvs_net_message_t *message)
+static void take_answer(byteps_worker_t *worker, const byteps_header_t *header,
+                        kvs_net_message_t *message)
 {
-    uint32_t server = (uint32_t)message->from->rank;
-
     switch ((byteps_kind_t)header->kind) {
     case BYTEPS_RESULT:
         take_result(worker, header, message);
@@ -690,7 +700,9 @@ static void take_from_server(byteps_worker_t *worker, const byteps_header_t *hea
     default: /* SETTLED */
         break;
     }
-    byteps_settle_kept(worker, server, header->settled);
+    if (message->from->role == KVS_NET_SERVER) {
+        byteps_settle_kept(worker, (uint32_t)message->from->rank, header->settled);
+    }
     if (header->kind == BYTEPS_RESULT && header->answer > header->settled) {
         byteps_keep(worker, header, message);
     } else {
@@ -698,28 +710,54 @@ static void take_from_server(byteps_worker_t *worker, const byteps_header_t *hea
     }
 }
 
+static bool is_for_depot(const byteps_header_t *header)
+{
+    return header->kind == BYTEPS_BLOCK || header->kind == BYTEPS_DROP ||
+           header->kind == BYTEPS_CLOSE;
+}
+
+/* What workers say to one that sums. A worker that has closed the store sums no more either. */
+static void take_for_depot(byteps_worker_t *worker, const byteps_header_t *header,
+                           kvs_net_message_t *message)
+{
+    int rank = message->from->rank;
+
+    byteps_depot_take(worker->depot, header, message);
+    if (header->kind == BYTEPS_CLOSE) {
+        pthread_mutex_lock(&worker->lock);
+        byteps_worker_lose(worker, rank, worker->depot->closed[rank]);
+        byteps_worker_settle(worker);
+    }
+}
+
+static void take(byteps_worker_t *worker, const byteps_header_t *header, kvs_net_message_t *message)
+{
+    pthread_mutex_lock(&worker->lock);
+    if (header->kind == BYTEPS_ASK || header->kind == BYTEPS_PLACES) {
+        if (message->from->role == KVS_NET_WORKER && header->kind == BYTEPS_ASK) {
+            answer_ask(worker, header, message);
+        } else if (message->from->role == KVS_NET_WORKER) {
+            take_places(worker, header, message);
+        }
+        kvs_net_message_release(message);
+    } else {
+        take_answer(worker, header, message);
+    }
+    byteps_worker_settle(worker);
+}
+
 void byteps_worker_message(void *store, kvs_net_message_t *message)
 {
     byteps_worker_t *worker = store;
-    bool by_server = message->from->role == KVS_NET_SERVER;
     byteps_header_t header;
 
     if (byteps_header_decode(message->header, message->n_header_bytes, &header) != KVS_OK) {
         kvs_log(KVS_LOG_WARN, "byteps", "a message from %s is dropped: it is malformed",
                 message->from->label);
         kvs_net_message_release(message);
-        return;
-    }
-    pthread_mutex_lock(&worker->lock);
-    if (by_server) {
-        take_from_server(worker, &header, message);
+    } else if (is_for_depot(&header) && message->from->role == KVS_NET_WORKER) {
+        take_for_depot(worker, &header, message);
     } else {
-        if (header.kind == BYTEPS_ASK) {
-            answer_ask(worker, &header, message);
-        } else if (header.kind == BYTEPS_PLACES) {
-            take_places(worker, &header, message);
-        }
-        kvs_net_message_release(message);
+        take(worker, &header, message);
     }
-    byteps_worker_settle(worker);
 }

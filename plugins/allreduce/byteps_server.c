@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* byteps_server.c - the node: stores come and go, messages are looked at and handed on, workers are seen
- * to leave, time is told. All of it on the node's I/O thread; others only wait for the end. */
+/* byteps_server.c - the node: stores come and go, workers are seen to leave, time is told. All of it on the node's I/O thread; others only wait for the end. */
 #include "byteps_server.h"
 
 #include "byteps_depot.h"
@@ -25,8 +24,6 @@ struct byteps_server {
     /* the I/O thread's */
     byteps_depot_t *depots;
     bool ticks;
-    int n_gone;  /* room of `gone` */
-    char **gone; /* by rank: why the worker comes no more; NULL: it is there */
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -34,14 +31,6 @@ struct byteps_server {
     kvs_status_t status;
     char *text;
 };
-
-int64_t byteps_now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 /* ---- Time --------------------------------------------------------------------------------------------- */
 
@@ -52,9 +41,7 @@ static void tick(void *arg)
     bool waits = false;
 
     for (byteps_depot_t *depot = server->depots; depot != NULL; depot = depot->next) {
-        byteps_exchanges_look(depot, now);
-        byteps_depot_tell_settled(depot);
-        waits |= depot->exchanges != NULL || depot->answers != NULL;
+        waits |= byteps_depot_look(depot, now);
     }
     if (!waits) {
         server->ticks = false;
@@ -62,9 +49,9 @@ static void tick(void *arg)
     }
 }
 
-void byteps_depot_wait(byteps_depot_t *depot)
+static void wait(void *arg)
 {
-    byteps_server_t *server = depot->server;
+    byteps_server_t *server = arg;
 
     if (!server->ticks) {
         server->ticks = kvs_net_node_set_tick(server->node, TICK_MS, tick, server) == KVS_OK;
@@ -72,45 +59,6 @@ void byteps_depot_wait(byteps_depot_t *depot)
 }
 
 /* ---- Stores ------------------------------------------------------------------------------------------- */
-
-static void free_depot(byteps_depot_t *depot)
-{
-    byteps_exchanges_free(depot);
-    byteps_depot_release_memory(depot);
-    while (depot->answers != NULL) {
-        byteps_answer_t *next = depot->answers->next;
-
-        free(depot->answers);
-        depot->answers = next;
-    }
-    for (int w = 0; depot->closed != NULL && w < depot->n_workers; w++) {
-        free(depot->closed[w]);
-    }
-    free(depot->closed);
-    free(depot->sources);
-    free(depot);
-}
-
-static byteps_depot_t *new_depot(byteps_server_t *server, uint32_t number)
-{
-    byteps_depot_t *depot = calloc(1, sizeof(*depot));
-
-    if (depot == NULL) {
-        return NULL;
-    }
-    depot->server = server;
-    depot->node = server->node;
-    depot->number = number;
-    depot->n_workers = kvs_net_node_count(server->node, KVS_NET_WORKER);
-    depot->may_be_replaced = kvs_net_node_count(server->node, KVS_NET_SERVER) > 1;
-    depot->closed = calloc((size_t)depot->n_workers + 1, sizeof(*depot->closed));
-    depot->sources = calloc((size_t)depot->n_workers + 1, sizeof(void *));
-    if (depot->closed == NULL || depot->sources == NULL) {
-        free_depot(depot);
-        return NULL;
-    }
-    return depot;
-}
 
 static byteps_depot_t *find_depot(byteps_server_t *server, uint32_t number)
 {
@@ -122,13 +70,27 @@ static byteps_depot_t *find_depot(byteps_server_t *server, uint32_t number)
     return depot;
 }
 
+static void forget_depot(void *arg, byteps_depot_t *depot)
+{
+    byteps_server_t *server = arg;
+    byteps_depot_t **link = &server->depots;
+
+    while (*link != depot) {
+        link = &(*link)->next;
+    }
+    *link = depot->next;
+    byteps_depot_free(depot);
+}
+
 static void open_depot(byteps_server_t *server, uint32_t number)
 {
+    const byteps_owner_t owner = {server, wait, forget_depot};
     byteps_depot_t *depot;
 
     pthread_mutex_lock(&server->lock); /* until the node is set: this may be its first event */
     pthread_mutex_unlock(&server->lock);
-    depot = new_depot(server, number);
+    depot = byteps_depot_new(server->node, number,
+                             kvs_net_node_count(server->node, KVS_NET_SERVER) > 1, &owner);
     if (depot == NULL) {
         (void)kvs_net_node_tell(server->node, number, KVS_ERR_NO_MEMORY,
                                 "a server has no memory for the store");
@@ -138,116 +100,14 @@ static void open_depot(byteps_server_t *server, uint32_t number)
     server->depots = depot;
 }
 
-/* Free it once nothing of it is on its way any more. */
-static void free_if_done(byteps_depot_t *depot)
-{
-    byteps_depot_t **link = &depot->server->depots;
-
-    if (!depot->closed_here || depot->n_unsent > 0) {
-        return;
-    }
-    while (*link != depot) {
-        link = &(*link)->next;
-    }
-    *link = depot->next;
-    free_depot(depot);
-}
-
-static void close_depot(byteps_server_t *server, uint32_t number)
-{
-    byteps_depot_t *depot = find_depot(server, number);
-
-    if (depot != NULL) {
-        depot->closed_here = true;
-        byteps_exchanges_free(depot);
-        free_if_done(depot);
-    }
-}
-
-void byteps_depot_let_go(byteps_depot_t *depot)
-{
-    free_if_done(depot);
-}
-
-/* ---- Workers ------------------------------------------------------------------------------------------ */
-
-const char *byteps_depot_label(const byteps_depot_t *depot, int worker)
-{
-    return kvs_net_node_peer(depot->node, KVS_NET_WORKER, worker)->label;
-}
-
-const char *byteps_depot_why_gone(const byteps_depot_t *depot, int worker)
-{
-    const byteps_server_t *server = depot->server;
-
-    if (worker < server->n_gone && server->gone[worker] != NULL) {
-        return server->gone[worker];
-    }
-    return depot->closed[worker];
-}
-
-static bool note_gone(byteps_server_t *server, int worker, const char *text)
-{
-    if (worker >= server->n_gone) {
-        char **grown = realloc(server->gone, (size_t)(worker + 1) * sizeof(*grown));
-
-        if (grown == NULL) {
-            return false;
-        }
-        memset(grown + server->n_gone, 0, (size_t)(worker + 1 - server->n_gone) * sizeof(*grown));
-        server->gone = grown;
-        server->n_gone = worker + 1;
-    }
-    if (server->gone[worker] == NULL) {
-        server->gone[worker] = strdup(text);
-    }
-    return server->gone[worker] != NULL;
-}
-
 static void lose_worker(byteps_server_t *server, const kvs_net_peer_t *peer, const char *text)
 {
-    if (!note_gone(server, peer->rank, text)) {
-        return; /* exchanges that need it end at their deadline */
-    }
     for (byteps_depot_t *depot = server->depots; depot != NULL; depot = depot->next) {
-        byteps_exchanges_check_gone(depot);
+        byteps_depot_lose(depot, peer->rank, text);
     }
-}
-
-static void take_close(byteps_depot_t *depot, int worker)
-{
-    char text[512];
-
-    snprintf(text, sizeof(text), "%s has closed the store", byteps_depot_label(depot, worker));
-    free(depot->closed[worker]);
-    depot->closed[worker] = strdup(text);
-    byteps_exchanges_check_gone(depot);
 }
 
 /* ---- Messages ----------------------------------------------------------------------------------------- */
-
-static void take(byteps_depot_t *depot, const byteps_header_t *header, kvs_net_message_t *message)
-{
-    switch ((byteps_kind_t)header->kind) {
-    case BYTEPS_BLOCK:
-        byteps_exchange_take_block(depot, header, message);
-        return; /* which owns the message */
-    case BYTEPS_KEPT:
-        byteps_exchange_take_kept(depot, header, message);
-        return;
-    case BYTEPS_DROP:
-        byteps_exchange_take_drop(depot, header, message->from->rank);
-        break;
-    case BYTEPS_CLOSE:
-        take_close(depot, message->from->rank);
-        break;
-    default:
-        kvs_log(KVS_LOG_WARN, "byteps", "a message of kind %u from %s is not for servers: dropped",
-                (unsigned)header->kind, message->from->label);
-        break;
-    }
-    kvs_net_message_release(message);
-}
 
 static void on_message(void *arg, kvs_net_message_t *message)
 {
@@ -264,7 +124,7 @@ static void on_message(void *arg, kvs_net_message_t *message)
                 message->from->label);
         kvs_net_message_release(message);
     } else {
-        take(depot, &header, message);
+        byteps_depot_take(depot, &header, message);
     }
 }
 
@@ -283,13 +143,17 @@ static void end(byteps_server_t *server, kvs_status_t status, const char *text)
 static void on_event(void *arg, const kvs_net_event_t *event)
 {
     byteps_server_t *server = arg;
+    byteps_depot_t *depot;
 
     switch ((kvs_net_event_kind_t)event->kind) {
     case KVS_NET_EVENT_STORE_OPENED:
         open_depot(server, event->store);
         break;
     case KVS_NET_EVENT_STORE_CLOSED:
-        close_depot(server, event->store);
+        depot = find_depot(server, event->store);
+        if (depot != NULL) {
+            byteps_depot_close(depot);
+        }
         break;
     case KVS_NET_EVENT_LEFT:
         if (event->peer != NULL && event->peer->role == KVS_NET_WORKER) {
@@ -313,13 +177,9 @@ static void free_server(byteps_server_t *server)
     while (server->depots != NULL) {
         byteps_depot_t *next = server->depots->next;
 
-        free_depot(server->depots);
+        byteps_depot_free(server->depots);
         server->depots = next;
     }
-    for (int i = 0; i < server->n_gone; i++) {
-        free(server->gone[i]);
-    }
-    free(server->gone);
     free(server->text);
     pthread_cond_destroy(&server->changed);
     pthread_mutex_destroy(&server->lock);

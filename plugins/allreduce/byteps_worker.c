@@ -8,17 +8,10 @@
 #include <string.h>
 #include <time.h>
 
-#define DRAIN_MS 1000 /* of close: until everyone has the last results */
+#define EXPIRE_NS INT64_C(400000000) /* between looks at the clock */
+#define DRAIN_MS  1000               /* of close: until everyone has the last results */
 
 static const kvs_device_t host_device = {KVS_DEVICE_CPU, 0};
-
-static int64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 static int64_t net_timeout(int64_t timeout_ms)
 {
@@ -40,11 +33,15 @@ static void set_text(char **text, const char *to)
 
 /* ---- The life of a store --------------------------------------------------------------------------- */
 
-void byteps_worker_free(byteps_worker_t *worker)
+static void free_worker(byteps_worker_t *worker)
 {
-    for (uint32_t s = 0; worker->targets != NULL && s < worker->n_servers; s++) {
-        free(worker->targets[s].heap);
+    for (uint32_t t = 0; worker->targets != NULL && t < worker->n_targets; t++) {
+        free(worker->targets[t].heap);
     }
+    for (int w = 0; worker->closed != NULL && w < worker->n_workers; w++) {
+        free(worker->closed[w]);
+    }
+    free(worker->closed);
     byteps_book_release(&worker->book);
     free(worker->targets);
     free(worker->lost);
@@ -58,14 +55,41 @@ void byteps_worker_free(byteps_worker_t *worker)
     free(worker);
 }
 
+void byteps_worker_free(byteps_worker_t *worker)
+{
+    if (worker->depot != NULL) {
+        byteps_depot_free(worker->depot);
+    }
+    free_worker(worker);
+}
+
+/* Whether all workers can sum through memory that they share. It is worker 0 that goes by it. */
+static bool may_sum_here(const byteps_worker_t *worker)
+{
+    for (int w = 0; w < worker->n_workers; w++) {
+        const kvs_net_peer_t *peer = kvs_net_node_peer(worker->node, KVS_NET_WORKER, w);
+
+        if (!peer->is_self && kvs_net_node_shares_memory(worker->node, peer) == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool allocate(byteps_worker_t *worker, const byteps_worker_args_t *args)
 {
+    bool here = may_sum_here(worker);
+
     worker->type = strdup(args->type);
     worker->loaded = strdup(args->loaded);
     worker->lost = calloc(worker->n_servers + 1, sizeof(*worker->lost));
-    worker->targets = calloc(worker->n_servers + 1, sizeof(*worker->targets));
+    worker->targets = calloc(worker->n_targets, sizeof(*worker->targets));
+    worker->closed = calloc((size_t)worker->n_workers, sizeof(*worker->closed));
+    worker->depot = byteps_depot_new(worker->node, 0, false, &args->owner);
     return worker->type != NULL && worker->loaded != NULL && worker->lost != NULL &&
-           worker->targets != NULL && byteps_book_init(&worker->book, worker->n_servers) == KVS_OK;
+           worker->targets != NULL && worker->closed != NULL && worker->depot != NULL &&
+           (here ? byteps_book_init(&worker->book, worker->n_servers, (uint32_t)worker->n_workers)
+                 : byteps_book_init(&worker->book, 0, worker->n_servers)) == KVS_OK;
 }
 
 kvs_status_t byteps_worker_new(const byteps_worker_args_t *args, byteps_worker_t **ret_worker)
@@ -80,6 +104,7 @@ kvs_status_t byteps_worker_new(const byteps_worker_args_t *args, byteps_worker_t
     worker->rank = kvs_net_node_rank(args->node);
     worker->n_workers = kvs_net_node_count(args->node, KVS_NET_WORKER);
     worker->n_servers = (uint32_t)kvs_net_node_count(args->node, KVS_NET_SERVER);
+    worker->n_targets = worker->n_servers + (uint32_t)worker->n_workers;
     worker->timeout_ms = args->timeout_ms;
     worker->part_bytes = args->part_bytes;
     worker->credit_bytes = args->credit_bytes;
@@ -159,10 +184,12 @@ kvs_status_t byteps_worker_open(byteps_worker_t *worker)
     return status;
 }
 
+/* The last of this store on the I/O thread: answers of the depot may still be on their way. */
 static void pass(void *arg)
 {
     byteps_worker_t *worker = arg;
 
+    byteps_depot_close(worker->depot);
     pthread_mutex_lock(&worker->lock);
     worker->passed = true;
     pthread_cond_broadcast(&worker->changed);
@@ -173,7 +200,7 @@ static void pass(void *arg)
 static void wait_for_callbacks(byteps_worker_t *worker)
 {
     if (kvs_net_node_call(worker->node, pass, worker) != KVS_OK) {
-        return; /* no such thread any more */
+        return; /* no such thread any more; what is left ends with the process */
     }
     pthread_mutex_lock(&worker->lock);
     while (!worker->passed) {
@@ -220,7 +247,7 @@ kvs_status_t byteps_worker_close(byteps_worker_t *worker, int64_t timeout_ms)
     status = kvs_net_store_close(worker->net, net_timeout(timeout_ms));
     wait_for_callbacks(worker);
     byteps_release_kept(worker);
-    byteps_worker_free(worker);
+    free_worker(worker);
     return status;
 }
 
@@ -237,7 +264,7 @@ void byteps_worker_key_release(byteps_key_t *key)
     }
     byteps_key_forget_ask(key);
     pthread_mutex_unlock(&worker->lock);
-    free(key->servers);
+    free(key->targets);
     *key = (byteps_key_t){.worker = NULL};
 }
 
@@ -386,7 +413,7 @@ static void start(byteps_use_t *use)
 
     key->current = use;
     set_active(use, true);
-    use->moved_ns = now_ns();
+    use->moved_ns = byteps_now_ns();
     if (worker->failure != KVS_OK) {
         byteps_use_fail(use, worker->failure, worker->failure_text);
         byteps_use_end(use);
@@ -571,6 +598,37 @@ static void fail_asking(byteps_worker_t *worker, const char *text)
     }
 }
 
+static void fail_parts_at(byteps_use_t *use, uint32_t target, const char *why)
+{
+    char text[1024];
+
+    for (uint64_t i = 0; use->parts != NULL && i < use->n_parts; i++) {
+        const byteps_part_t *part = &use->parts[i];
+
+        if (part->target == target && part->n_got < part->n_blocks) {
+            snprintf(text, sizeof(text), "%s: %s", BYTEPS_KEY_TEXT(&use->header), why);
+            byteps_use_fail(use, KVS_ERR_PEER, text);
+            byteps_use_end(use);
+            return;
+        }
+    }
+}
+
+void byteps_worker_lose(byteps_worker_t *worker, int rank, const char *text)
+{
+    const char *why = text == NULL ? "a worker has closed the store" : text;
+    byteps_use_t *next;
+
+    if (worker->closed[rank] == NULL) {
+        worker->closed[rank] = strdup(why);
+    }
+    for (byteps_use_t *use = worker->active; use != NULL; use = next) {
+        next = use->next_active;
+        fail_parts_at(use, worker->n_servers + (uint32_t)rank, why);
+    }
+}
+
+/* What others miss of a worker that left, whoever sums sees to. */
 static void lose(byteps_worker_t *worker, const kvs_net_event_t *event)
 {
     const kvs_net_peer_t *peer = event->peer;
@@ -579,13 +637,20 @@ static void lose(byteps_worker_t *worker, const kvs_net_event_t *event)
         byteps_lose_server(worker, (uint32_t)peer->rank, event->text);
     } else if (event->kind == KVS_NET_EVENT_DEAD) {
         byteps_worker_fail(worker, event->status, event->text);
-    } else if (peer != NULL && peer->rank == 0) {
-        fail_asking(worker, event->text); /* others are missed by exchanges; servers see to that */
+    } else if (peer != NULL) {
+        byteps_worker_lose(worker, peer->rank, event->text);
+        if (peer->rank == 0) {
+            fail_asking(worker, event->text);
+        }
     }
 }
 
 void byteps_worker_event(byteps_worker_t *worker, const kvs_net_event_t *event)
 {
+    if (event->kind == KVS_NET_EVENT_LEFT && event->peer != NULL &&
+        event->peer->role == KVS_NET_WORKER) {
+        byteps_depot_lose(worker->depot, event->peer->rank, event->text);
+    }
     pthread_mutex_lock(&worker->lock);
     switch ((kvs_net_event_kind_t)event->kind) {
     case KVS_NET_EVENT_LEFT:
@@ -593,10 +658,11 @@ void byteps_worker_event(byteps_worker_t *worker, const kvs_net_event_t *event)
         lose(worker, event);
         break;
     case KVS_NET_EVENT_ROOM:
-        if (event->peer->role == KVS_NET_SERVER) {
-            worker->targets[event->peer->rank].is_full = false;
-            byteps_parts_send(worker);
-        }
+        worker
+            ->targets[event->peer->rank +
+                      (event->peer->role == KVS_NET_WORKER ? (int)worker->n_servers : 0)]
+            .is_full = false;
+        byteps_parts_send(worker);
         break;
     case KVS_NET_EVENT_ERROR: /* those of no store are about nodes, whose loss is told by itself */
         if (event->store != 0 && event->store == worker->number && worker->told == KVS_OK) {
@@ -636,7 +702,7 @@ static const kvs_net_peer_t *awaited(const byteps_use_t *use)
     }
     for (uint64_t i = 0; use->parts != NULL && i < use->n_parts; i++) {
         if (use->parts[i].n_sent > use->parts[i].n_got) {
-            return kvs_net_node_peer(worker->node, KVS_NET_SERVER, (int)use->parts[i].server);
+            return byteps_target_peer(worker, use->parts[i].target);
         }
     }
     return NULL;
@@ -659,16 +725,20 @@ static void expire(byteps_use_t *use, int64_t now)
     }
 }
 
-void byteps_worker_tick(byteps_worker_t *worker)
+bool byteps_worker_tick(byteps_worker_t *worker, int64_t now_ns)
 {
-    int64_t now = now_ns();
+    bool pending = byteps_depot_look(worker->depot, now_ns);
     byteps_use_t *next;
 
+    if (worker->timeout_ms == 0 || now_ns - worker->expired_ns < EXPIRE_NS) {
+        return pending;
+    }
+    worker->expired_ns = now_ns;
     pthread_mutex_lock(&worker->lock);
-    for (byteps_use_t *use = worker->timeout_ms > 0 ? worker->active : NULL; use != NULL;
-         use = next) {
+    for (byteps_use_t *use = worker->active; use != NULL; use = next) {
         next = use->next_active;
-        expire(use, now);
+        expire(use, now_ns);
     }
     byteps_worker_settle(worker);
+    return pending;
 }

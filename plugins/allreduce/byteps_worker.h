@@ -4,7 +4,8 @@
  *
  * An operation is one use of one key (byteps_use_t); uses of a key go one after the other. A use is cut
  * in parts (byteps_part_t), which wait for their turn in their server's heap and travel as blocks.
- * byteps_worker.c has uses, keys and their order, byteps_part.c parts, credit and messages,
+ * Where all workers are on one host they sum themselves, each its parts, through shared memory; elsewhere
+ * servers do. byteps_worker.c has uses, keys and their order, byteps_part.c parts, credit and messages,
  * byteps_loss.c what happens when a server is lost.
  *
  * Two kinds of threads: callers, one at a time for what is issued (the core sees to it), who begin
@@ -15,6 +16,7 @@
 #define BYTEPS_WORKER_H
 
 #include "byteps_book.h"
+#include "byteps_depot.h"
 #include "byteps_message.h"
 
 #include <kvstore/kit.h>
@@ -32,8 +34,8 @@ typedef struct byteps_part {
     uint64_t index, first_block;
     uint32_t n_blocks;
     uint32_t n_sent, n_got;
-    uint32_t server;
-    size_t at;    /* 1 more than its place in the server's heap; 0: not there */
+    uint32_t target;
+    size_t at;    /* 1 more than its place in the target's heap; 0: not there */
     bool started; /* its bytes count as in flight */
 } byteps_part_t;
 
@@ -67,8 +69,8 @@ struct byteps_use {
 struct byteps_key {
     byteps_worker_t *worker; /* NULL: never used */
     uint64_t id;             /* 0: not known yet */
-    uint64_t n_places;       /* parts whose server is known */
-    uint32_t *servers;
+    uint64_t n_places;       /* parts whose target is known */
+    uint32_t *targets;
     uint64_t ask; /* the number of what worker 0 was asked; 0: nothing */
     byteps_key_t *next_asking;
     bool advancing;
@@ -106,16 +108,21 @@ struct byteps_worker {
     char *loaded; /* what all workers must have in common; cut up by open */
     int rank, n_workers;
     uint32_t n_servers;
+    uint32_t n_targets;                /* who sums: servers, then workers */
+    byteps_depot_t *depot;             /* of this worker; the I/O thread's */
     int64_t timeout_ms;                /* 0: for ever */
     uint64_t part_bytes, credit_bytes; /* credit 0: without bound */
+
+    int64_t expired_ns; /* when the clock was last looked at: the I/O thread's */
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
     byteps_book_t book; /* worker 0's; guarded by lock, as all from here on */
-    bool *lost;         /* by server */
+    bool *lost;         /* servers */
     uint32_t n_lost;
-    byteps_target_t *targets; /* by server */
-    byteps_known_t *known;    /* by id */
+    char **closed; /* by worker: why it sums no more; NULL: it does */
+    byteps_target_t *targets;
+    byteps_known_t *known; /* by id */
     size_t n_known;
     byteps_key_t *asking, *last_asking; /* keys whose places are asked for, in order */
     uint64_t n_asks;
@@ -138,6 +145,7 @@ typedef struct byteps_worker_args {
     const char *loaded; /* as in kvs_open_args_t */
     int64_t timeout_ms;
     uint64_t part_bytes, credit_bytes;
+    byteps_owner_t owner; /* of its depot, which may outlive it */
 } byteps_worker_args_t;
 
 kvs_status_t byteps_worker_new(const byteps_worker_args_t *args, byteps_worker_t **ret_worker);
@@ -151,14 +159,16 @@ void byteps_worker_key_release(byteps_key_t *key);
 kvs_status_t byteps_worker_issue(byteps_worker_t *worker);
 kvs_status_t byteps_worker_run(byteps_worker_t *worker, kvs_op_t *op);
 kvs_status_t byteps_worker_barrier(byteps_worker_t *worker);
-/* On the I/O thread: something has happened to the job; time has passed. */
+/* On the I/O thread: something has happened to the job; time has passed. False: nothing is pending. */
 void byteps_worker_event(byteps_worker_t *worker, const kvs_net_event_t *event);
-void byteps_worker_tick(byteps_worker_t *worker);
+bool byteps_worker_tick(byteps_worker_t *worker, int64_t now_ns);
 
 /* Release the lock, then tell the core what happened under it. I/O thread. */
 void byteps_worker_settle(byteps_worker_t *worker);
 /* Lock held, as for all below. Nothing works any more. */
 void byteps_worker_fail(byteps_worker_t *worker, kvs_status_t status, const char *text);
+/* That worker has closed the store or left: what it still had to sum fails. */
+void byteps_worker_lose(byteps_worker_t *worker, int rank, const char *text);
 /* The use is over, with what is in `status`: what still reads or sends its values ends by itself. */
 void byteps_use_end(byteps_use_t *use);
 void byteps_use_fail(byteps_use_t *use, kvs_status_t status, const char *text);
@@ -189,8 +199,9 @@ void byteps_worker_message(void *worker, kvs_net_message_t *message);
 /* Ask worker 0 for the key's places, or look them up. */
 void byteps_key_ask(byteps_key_t *key, const byteps_use_t *use);
 void byteps_key_forget_ask(byteps_key_t *key);
-/* The server of a part as things are. */
-uint32_t byteps_server_of(const byteps_worker_t *worker, const byteps_key_t *key, uint64_t part);
+/* Who sums a part as things are. */
+uint32_t byteps_target_of(const byteps_worker_t *worker, const byteps_key_t *key, uint64_t part);
+const kvs_net_peer_t *byteps_target_peer(const byteps_worker_t *worker, uint32_t target);
 uint64_t byteps_blocks_per_part(const byteps_worker_t *worker);
 uint64_t byteps_n_parts(const byteps_worker_t *worker, const byteps_header_t *header);
 void byteps_worker_say_closed(byteps_worker_t *worker);

@@ -25,7 +25,7 @@ static void a_part_goes_to_the_server_with_the_fewest_bytes(void)
     byteps_book_t book;
     const byteps_place_t *a, *b, *c;
 
-    KT_OK(byteps_book_init(&book, 3));
+    KT_OK(byteps_book_init(&book, 0, 3));
     a = place(&book, named("a"), 3, 50); /* 100, 100, 50 */
     KT_INT(a->servers[0], 0);
     KT_INT(a->servers[1], 1);
@@ -46,7 +46,7 @@ static void a_key_keeps_its_places_and_gets_more_when_it_grows(void)
     byteps_book_t book;
     const byteps_place_t *first, *again;
 
-    KT_OK(byteps_book_init(&book, 2));
+    KT_OK(byteps_book_init(&book, 0, 2));
     first = place(&book, named("w"), 2, 100);
     again = place(&book, named("w"), 1, 100);
     KT_TRUE(first == again);
@@ -65,7 +65,7 @@ static void an_integer_is_another_key_than_its_text(void)
     byteps_book_t book;
     byteps_header_t three = {.number = 3}, minus = {.number = -3};
 
-    KT_OK(byteps_book_init(&book, 1));
+    KT_OK(byteps_book_init(&book, 0, 1));
     KT_INT(place(&book, three, 1, 1)->id, 1);
     KT_INT(place(&book, named("3"), 1, 1)->id, 2);
     KT_INT(place(&book, minus, 1, 1)->id, 3);
@@ -79,7 +79,7 @@ static void a_hundred_thousand_keys_are_told_apart(void)
     byteps_book_t book;
     size_t n_wrong = 0;
 
-    KT_OK(byteps_book_init(&book, 4));
+    KT_OK(byteps_book_init(&book, 0, 4));
     for (int round = 0; round < 2; round++) {
         for (int64_t i = 0; i < 100000; i++) {
             byteps_header_t key = {.number = i};
@@ -100,7 +100,7 @@ static void a_lost_server_gets_nothing_new(void)
 {
     byteps_book_t book;
 
-    KT_OK(byteps_book_init(&book, 2));
+    KT_OK(byteps_book_init(&book, 0, 2));
     book.lost[0] = true;
     KT_INT(place(&book, named("a"), 1, 10)->servers[0], 1);
     KT_INT(place(&book, named("b"), 1, 10)->servers[0], 1);
