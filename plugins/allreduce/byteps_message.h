@@ -17,17 +17,19 @@
 #define BYTEPS_MAX_NDIM    32
 
 typedef enum byteps_kind {
-    BYTEPS_ASK =
-        1, /* worker to worker 0: where do the parts of this key go? `block`: how many parts */
-    BYTEPS_PLACES, /* its answer: `id`, and the server of each part as a body of u32 */
-    BYTEPS_BLOCK,  /* worker to server: a block of its array */
-    BYTEPS_KEPT,   /* worker to server: a block's result, given by a server that was lost since */
-    BYTEPS_DROP,   /* worker to server: it has given this exchange up */
-    BYTEPS_CLOSE,  /* worker to server: it has closed the store */
-    BYTEPS_RESULT, /* server to worker: the block of all, number `answer` of this server's answers */
-    BYTEPS_FAILED,  /* server to worker: the exchange failed with `status`; body: the text */
-    BYTEPS_WANTED,  /* server to worker: others wait for this exchange */
-    BYTEPS_SETTLED, /* server to worker: see `settled` */
+    /* between workers */
+    BYTEPS_ASK = 1, /* worker 0: where do the parts of this key go? `block`: how many there are */
+    BYTEPS_PLACES,  /* the answer: `id`, and who sums each part, as a body of u32 */
+    /* by a worker, to who sums */
+    BYTEPS_BLOCK, /* a block of its array */
+    BYTEPS_KEPT,  /* a block's result, given by a server that was lost since */
+    BYTEPS_DROP,  /* it has given this exchange up */
+    BYTEPS_CLOSE, /* it has closed the store */
+    /* by who sums, to workers */
+    BYTEPS_RESULT,  /* the sum of a block; number `answer` of this node's answers */
+    BYTEPS_FAILED,  /* the exchange failed with `status`; body: the text */
+    BYTEPS_WANTED,  /* others wait for this exchange */
+    BYTEPS_SETTLED, /* see `settled` */
     BYTEPS_N_KINDS
 } byteps_kind_t;
 
