@@ -55,7 +55,7 @@ void net_group_free(net_group_t *group)
 bool net_group_spares(const net_group_t *group, const net_member_t *server)
 {
     return server->role == KVS_NET_SERVER && net_facts_find(&group->facts, NET_SPARED) != NULL &&
-           net_group_count(group, KVS_NET_SERVER, NET_PRESENT) > 0;
+           net_group_count(group, KVS_NET_SERVER, NET_GONE_DEAD) < (size_t)group->n_servers;
 }
 
 void net_group_fail(net_group_t *group, kvs_status_t status, const char *text)

@@ -259,7 +259,8 @@ static void seventy_thousand_keys(void)
 static void more_than_four_gib(void)
 {
     const int64_t n = (INT64_C(1) << 32) + 5;
-    job_t job = job_open_as("byteps", NULL, 0);
+    const kvs_option_t patience = {"timeout", "250"};
+    job_t job = job_open_as("byteps", &patience, 1);
     uint8_t *value = calloc((size_t)n, 1);
     kvs_tensor_t tensor = kt_tensor(value, KVS_DTYPE_uint8, &n, 1);
     kvs_arrays_t values = kvs_arrays(&tensor, 1);
