@@ -439,9 +439,14 @@ static void write_out(const kvs_tensor_t *out, int dtype, int64_t first, int64_t
                       const void *data)
 {
     int out_dtype = kvs_dtype_index(out->dtype);
-    char *to = (char *)out->data + (size_t)first * kvs_dtype_bytes(out_dtype);
+    void *to = (char *)out->data + (size_t)first * kvs_dtype_bytes(out_dtype);
 
-    kvs_cast(n, dtype, data, out_dtype, to);
+    if (out_dtype == dtype &&
+        kvs_exceeds_cache((uint64_t)kvs_tensor_n_elems(out) * kvs_dtype_bytes(dtype))) {
+        kvs_sum(dtype, n, &data, 1, &to, 1, 1); /* a copy past the caches */
+    } else {
+        kvs_cast(n, dtype, data, out_dtype, to);
+    }
 }
 
 void dist_group_write(const dist_group_t *group, int64_t first, int64_t n, const void *data)
