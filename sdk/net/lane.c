@@ -8,8 +8,8 @@
 #include <string.h>
 
 #define INLINE_MAX     8192 /* larger ones get memory of their own at the receiver, which is aligned */
-#define MAX_ON_THE_WAY 65536        /* messages, however small */
-#define HOLD_NS        (4 * NET_MS) /* a ring full of held messages is waited for */
+#define MAX_ON_THE_WAY 65536         /* messages, however small */
+#define HOLD_NS        (20 * NET_MS) /* a ring full of held messages is waited for */
 
 kvs_status_t net_lane_init(net_lane_t *lane, net_peer_t *peer, uint32_t index)
 {
