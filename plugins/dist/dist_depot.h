@@ -12,6 +12,7 @@
 #include "dist_finite.h"
 #include "dist_map.h"
 #include "dist_message.h"
+#include "dist_profile.h"
 #include "dist_server.h"
 
 #include <kvstore/kit.h>
@@ -421,6 +422,7 @@ void dist_depot_let_go(dist_depot_t *depot);
 char *dist_status_look(void *arg);
 /* On the node's thread: */
 kvs_net_node_t *dist_server_node(const dist_server_t *server);
+dist_profile_t *dist_server_profile(dist_server_t *server);
 const char *dist_server_job(const dist_server_t *server);
 const dist_depot_t *dist_server_depots(const dist_server_t *server);       /* the first */
 const char *dist_server_why_gone(const dist_server_t *server, int worker); /* NULL: it is there */

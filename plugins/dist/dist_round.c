@@ -665,6 +665,8 @@ static void finish(dist_entry_t *entry)
             dist_depot_send_done(entry->depot, w, round->pushes[w].request, KVS_OK, "");
         }
     }
+    dist_profile_add(dist_server_profile(entry->depot->server), DIST_KEY_TEXT(&entry->record),
+                     round->begun_ns, dist_now_ns(), entry->n_bytes);
     shift(entry);
     dist_entry_answer_pulls(entry);
 }

@@ -44,6 +44,7 @@ struct dist_server {
     dist_outs_t *outs; /* NULL until there is a store */
     dist_wait_t *waits;
     bool ticks;
+    dist_profile_t profile;
     int n_gone;  /* room of `gone` */
     char **gone; /* by rank: why the worker pushes no more; NULL: it is there */
 
@@ -319,6 +320,11 @@ static void take_close(dist_depot_t *depot, int worker)
 
 /* ---- For those who look --------------------------------------------------------------------------------- */
 
+dist_profile_t *dist_server_profile(dist_server_t *server)
+{
+    return &server->profile;
+}
+
 kvs_net_node_t *dist_server_node(const dist_server_t *server)
 {
     return server->node;
@@ -520,11 +526,13 @@ static void take_command(dist_depot_t *depot, const dist_header_t *header,
                 message->from->label);
         break;
     case HEAD_COMPRESSION:
-    case HEAD_PROFILER:
         status = KVS_ERR_NOT_IMPLEMENTED;
-        text = header->first == HEAD_COMPRESSION
-                   ? "not implemented: gradient compression by servers"
-                   : "not implemented: the profiler of servers";
+        text = "not implemented: compression by command; call set_gradient_compression";
+        break;
+    case HEAD_PROFILER:
+        status = dist_profile_command(&depot->server->profile, depot->rank, message->body,
+                                      message->n_body_bytes);
+        text = status == KVS_OK ? "" : kvs_plugin_host->last_error();
         break;
     default:
         warn_unknown(depot->server, header->first, message->n_body_bytes, message->from);
@@ -832,6 +840,7 @@ static void free_server(dist_server_t *server)
         free(server->gone[i]);
     }
     free(server->gone);
+    dist_profile_release(&server->profile);
     free(server->job_id);
     free(server->text);
     pthread_cond_destroy(&server->changed);

@@ -279,6 +279,8 @@ static void servers_are_told_and_counted(void)
     KT_OK(kvs_store_send_command_to_servers(job.store, 77, "text", 4)); /* a warning there */
     KT_FAIL(kvs_store_send_command_to_servers(job.store, 4, "2bit", 4), KVS_ERR_NOT_IMPLEMENTED,
             "compression");
+    KT_FAIL(kvs_store_send_command_to_servers(job.store, 5, "1", 1), KVS_ERR_ARGUMENT, "state");
+    KT_FAIL(kvs_store_send_command_to_servers(job.store, 5, "x", 1), KVS_ERR_ARGUMENT, "digit");
     KT_FAIL(kvs_store_send_command_to_servers(job.store, -1, NULL, 0), KVS_ERR_ARGUMENT, "-1");
     KT_OK(kvs_store_num_dead_nodes(job.store, "worker", 60000, &n_dead));
     KT_INT(n_dead, 0);

@@ -71,9 +71,52 @@ static void a_job_that_is_not_there_is_an_error(void)
     job_close(&job);
 }
 
+static void send(const job_t *job, const char *command)
+{
+    KT_OK(kvs_store_send_command_to_servers(job->store, 5, command, strlen(command)));
+}
+
+static void a_profile_of_the_servers_is_written(void)
+{
+    static char text[1 << 16];
+    const char *dir = getenv("TMPDIR"), *job_id = getenv("KVSTORE_JOB_ID");
+    char command[512], path[512];
+    job_t job = job_open(NULL, 0);
+    FILE *file;
+    size_t n;
+
+    snprintf(command, sizeof(command), "aggregate_stats:1,filename:%s/profile-%s.json0",
+             dir == NULL ? "/tmp" : dir, job_id);
+    snprintf(path, sizeof(path), "%s/rank0_profile-%s.json", dir == NULL ? "/tmp" : dir, job_id);
+    KT_OK(job_init(&job, kvs_key_str("a \"b\""), VEC(1)));
+    KT_OK(job_init(&job, kvs_key_str("unseen"), VEC(1)));
+    send(&job, command);
+    send(&job, "11");
+    KT_OK(job_push(&job, kvs_key_str("a \"b\""), VEC(1)));
+    job_want(&job, kvs_key_str("a \"b\""), 1, 1);
+    send(&job, "12");
+    KT_OK(job_push(&job, kvs_key_str("unseen"), VEC(1)));
+    job_want(&job, kvs_key_str("unseen"), 1, 1);
+    send(&job, "3");
+    file = fopen(path, "r");
+    n = file == NULL ? 0 : fread(text, 1, sizeof(text) - 1, file);
+    text[n] = '\0';
+    KT_TRUE(has(text, "\"name\": \"kvstore server 0\""));
+    KT_TRUE(
+        has(text, "{\"name\": \"key 'a \\\"b\\\"'\", \"cat\": \"round\", \"ph\": \"X\", \"ts\": "));
+    KT_TRUE(has(text, "\"args\": {\"bytes\": 4}}\n]\n"));
+    KT_TRUE(strstr(text, "unseen") == NULL);
+    if (file != NULL) {
+        fclose(file);
+    }
+    remove(path);
+    job_close(&job);
+}
+
 static const kt_test_t tests[] = {
     KT_TEST(a_round_that_waits_is_shown),
     KT_TEST(a_job_that_is_not_there_is_an_error),
+    KT_TEST(a_profile_of_the_servers_is_written),
 };
 
 KT_MAIN("job_status", tests)
