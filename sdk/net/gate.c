@@ -10,7 +10,8 @@
 #include <unistd.h>
 
 #define SPIN_NS    (INT64_C(50) * 1000)
-#define LOOK_EVERY 16 /* steps between looks at the clock */
+#define PAUSES     128 /* steps of about 40 ns */
+#define LOOK_EVERY 16  /* steps between looks at the clock */
 #define SLICE_NS   (50 * NET_MS)
 
 _Static_assert(sizeof(kvs_net_gate_t) == 8, "a gate is part of the layout of segments");
@@ -29,7 +30,7 @@ int kvs_net_node_spin(const kvs_net_node_t *node, kvs_net_spin_t *spin)
     if (spin->n_steps == 0) {
         spin->until = net_now() + SPIN_NS;
     }
-    if (node->is_crowded) {
+    if (node->is_crowded || spin->n_steps >= PAUSES) { /* others than the job's may want it too */
         (void)sched_yield();
     } else {
         pause_core();

@@ -20,7 +20,7 @@
 #define NET_RING_LINE   64                  /* everything in the data is a multiple of it */
 #define NET_RING_SPREAD 128                 /* what different processes write is so far apart */
 
-typedef enum net_ring_state { NET_RING_OFFERED, NET_RING_TAKEN, NET_RING_REFUSED } net_ring_state_t;
+typedef enum net_ring_state { NET_RING_OFFERED, NET_RING_TAKEN } net_ring_state_t;
 
 /* Who a ring is for. */
 typedef struct net_ring_id {

@@ -298,13 +298,19 @@ typedef struct asking {
     const char *name;
     size_t n_bytes; /* 0: any */
     int64_t deadline, timeout_ms;
-    int fd; /* our socket */
+    int fd;    /* our socket */
+    int cause; /* errno of the last question; 0: it was sent */
 } asking_t;
 
 static kvs_status_t fail_late(const asking_t *asking)
 {
     char seconds[32];
 
+    if (asking->cause == ECONNREFUSED) {
+        return kvs_fail(KVS_ERR_TIMEOUT,
+                        "%s has not made a segment '%s': it shares no memory (KVSTORE_SHM=0?)",
+                        asking->owner->label, asking->name);
+    }
     return kvs_fail(KVS_ERR_TIMEOUT, "%s has not made a segment '%s' within %s",
                     asking->owner->label, asking->name, net_seconds(seconds, asking->timeout_ms));
 }
@@ -374,7 +380,7 @@ static kvs_status_t map_given(const asking_t *asking, const net_note_t *note, in
 }
 
 /* Ask until it is there. */
-static kvs_status_t ask(const asking_t *asking, net_memory_t *ret_memory)
+static kvs_status_t ask(asking_t *asking, net_memory_t *ret_memory)
 {
     net_door_address_t to = net_door_address(asking->owner->incarnation);
     net_note_t note = {
@@ -383,12 +389,12 @@ static kvs_status_t ask(const asking_t *asking, net_memory_t *ret_memory)
 
     strcpy(note.name, asking->name); /* its length has been checked */
     for (;;) {
-        int cause = net_door_send(asking->fd, &to, &note, -1);
         net_note_t answer = {.kind = NET_NOTE_NONE};
         kvs_status_t status;
         int fd = -1;
 
-        if (cause == 0 && await_answer(asking, ASK_SLOWLY_MS, &answer, &fd) &&
+        asking->cause = net_door_send(asking->fd, &to, &note, -1);
+        if (asking->cause == 0 && await_answer(asking, ASK_SLOWLY_MS, &answer, &fd) &&
             answer.kind == NET_NOTE_GIVE) {
             return map_given(asking, &answer, fd, ret_memory);
         }

@@ -3,6 +3,7 @@
  * wait for. Nodes of one process, which share it as processes do; test_sharing.c has processes. */
 #include "crowd.h"
 
+#include "node.h"
 #include "segment.h"
 
 #include <fcntl.h>
@@ -199,6 +200,21 @@ static void switched_off_nothing_is_shared(void)
             "KVSTORE_SHM=0");
     KT_FAIL(kvs_net_segment_open(crowd.worker[0].node, other(&crowd, 0), "a", 1, 1, &segment),
             KVS_ERR_UNAVAILABLE, "KVSTORE_SHM=0");
+    crowd_close(&crowd);
+}
+
+static void an_owner_that_has_it_off_is_said_to(void)
+{
+    crowd_t crowd;
+    kvs_net_segment_t *segment = NULL;
+    net_peer_t *peer;
+
+    open_two(&crowd);
+    peer = (net_peer_t *)(uintptr_t)other(&crowd, 0);
+    peer->incarnation++; /* nobody's door */
+    KT_FAIL(kvs_net_segment_open(crowd.worker[0].node, other(&crowd, 0), "a", 1, 20, &segment),
+            KVS_ERR_TIMEOUT, "it shares no memory (KVSTORE_SHM=0?)");
+    peer->incarnation--;
     crowd_close(&crowd);
 }
 
@@ -434,6 +450,7 @@ static const kt_test_t tests[] = {
     KT_TEST(sizes_have_to_agree),
     KT_TEST(wrong_names_and_sizes_are_refused),
     KT_TEST(switched_off_nothing_is_shared),
+    KT_TEST(an_owner_that_has_it_off_is_said_to),
     KT_TEST(beyond_the_limit_of_file_sizes_is_an_error_and_no_signal),
     KT_TEST(segments_left_open_outlive_the_node),
     KT_TEST(memory_that_could_shrink_or_is_too_small_is_refused),
