@@ -84,6 +84,17 @@ print(out)
 """)
         self.assertEqual(done.stdout.split("\n")[:2], ["heard", "[3. 3. 3. 3.]"], done.stderr)
 
+    def test_a_create_that_waits_for_others_is_interrupted(self):
+        done = run_python(PRELUDE + """
+interrupt_when(lambda: kvstore.store._creating)
+try:
+    kvstore.create("dist_sync")
+except KeyboardInterrupt:
+    print("heard")
+    kvstore.create("local").close()
+""", KVSTORE_ROLE="worker", KVSTORE_NUM_WORKERS="2", KVSTORE_NUM_SERVERS="1", KVSTORE_SCHEDULER="127.0.0.1:9")
+        self.assertEqual(done.stdout, "heard\n", done.stderr)
+
     def test_an_updater_is_interrupted(self):
         done = run_python(PRELUDE + """
 kv = kvstore.create()

@@ -154,16 +154,19 @@ class PluginInfo(Structure):
     """The members of kvs_plugin_info_t that this package shows, up to `fix`."""
 
     _fields_ = [
-        (name, c_char_p)
-        for name in ("name", "version", "summary", "package", "license", "arch", "abi", "core")
-    ] + [
+        ("name", c_char_p),
+        ("version", c_char_p),
+        ("summary", c_char_p),
+        ("package", c_char_p),
+        ("license", c_char_p),
+        ("arch", c_char_p),
+        ("abi", c_char_p),
+        ("core", c_char_p),
         ("manifest", c_char_p),
         ("library", c_char_p),
         ("state", c_int),
         ("reason", c_char_p),
         ("fix", c_char_p),
-        ("provides", c_void_p),
-        ("n_provides", c_size_t),
     ]
 
 

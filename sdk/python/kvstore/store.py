@@ -19,9 +19,11 @@ from ctypes import addressof, byref, c_int, c_void_p
 from typing import Any, Callable, Deque, Dict, List, Optional, Tuple, Union
 
 from . import futures
-from ._arrays import Packed, flatten, keys_of, pack, shape_address
-from ._library import Call, Option, Stats, Tensor, fast, lib
+from ._arrays import Packed, keys_of, pack
+from ._aside import SLICE_MS, Aside, call_aside, is_main
+from ._library import Call, Option, Stats, fast, lib
 from ._params import params_of
+from ._row_ids import pack_row_ids
 from ._updaters import trampoline
 from .base import KVStoreBase, registered
 from .errors import (
@@ -36,9 +38,7 @@ from .errors import (
     last_text,
 )
 from .futures import Future
-from .row_sparse import np, row_ids_of
 
-_SLICE_MS = 50  # how long Ctrl-C may go unheard
 _CANCEL_SECONDS = 1.0  # for calls that were interrupted and hear of a cancel
 _CLOSE_SECONDS = 300.0  # for calls of other threads, which have deadlines of their own
 _EXIT_SECONDS = 5.0  # for what is in flight when the interpreter ends
@@ -47,50 +47,8 @@ _CALL_BYTES = ctypes.sizeof(Call)
 
 _stores: "weakref.WeakSet[KVStore]" = weakref.WeakSet()
 _exiting = False
+_creating: List[Aside] = []
 _forever: List[Any] = []  # arrays of operations that were given up while they ran
-
-
-def _is_main() -> bool:
-    return threading.current_thread() is threading.main_thread()
-
-
-class _Aside:
-    """A call of the C library on a thread of its own, so that this one hears signals meanwhile."""
-
-    def __init__(self, function: Callable[..., int], arguments: Tuple) -> None:
-        self.answer: Tuple[int, str] = (0, "")
-        self.done = threading.Event()
-        self._call = function, arguments
-        self._thread = threading.Thread(target=self._run, daemon=True, name=f"kvstore {function.__name__}")
-
-    def _run(self) -> None:
-        function, arguments = self._call
-        status = function(*arguments)
-        self.answer = status, last_text() if status != 0 else ""
-        self.done.set()
-
-    def is_over(self) -> bool:
-        """Whether the library has nothing to do with it any more."""
-        return self.done.is_set() or self._thread.ident is None
-
-    def run(self) -> Tuple[int, str]:
-        """Make the call and wait for it: what it returned, and its text."""
-        self._thread.start()
-        while not self.done.wait(_SLICE_MS / 1000):  # a signal that comes to another thread ends no wait
-            pass
-        return self.answer
-
-
-def _call_aside(function: Callable[..., int], arguments: Tuple, rank: Optional[int], about: str,
-                path: Optional[str], asides: List[Any]) -> None:
-    """Call the C library aside and raise its error. If the wait is interrupted, the call stays among `asides`."""
-    aside = _Aside(function, arguments)
-    asides[:] = [one for one in asides if not one.is_over()]
-    asides.append(aside)
-    status, text = aside.run()
-    asides.remove(aside)
-    if status != 0:
-        raise error_of(status, text, rank, about, path)
 
 
 def _call_of(priority: int, flags: int = 0) -> Call:
@@ -132,7 +90,7 @@ class KVStore(KVStoreBase):
         self._inside: Deque[int] = collections.deque()  # calls under way
         self._orphans: List[Tuple[c_void_p, Any]] = []  # interrupted operations: their events and arrays
         self._late: List[Any] = []  # arrays of operations past their deadline
-        self._asides: List[_Aside] = []  # calls under way, and interrupted ones
+        self._asides: List[Aside] = []  # calls under way, and interrupted ones
         self._updater: Any = None
         self._old_updaters: List[Any] = []
         self._rank: Optional[int] = None
@@ -144,9 +102,7 @@ class KVStore(KVStoreBase):
             self._rank = number.value
         if lib.kvs_store_num_workers(handle, byref(number)) == 0:
             self._waits = number.value > 1
-        self._fast_push = self._fast_pull = self._fast_pushpull = None
-        if fast is not None and not self._waits:
-            self._fast_push, self._fast_pull, self._fast_pushpull = fast.push, fast.pull, fast.pushpull
+        self._fast: Any = None if self._waits else fast
         _stores.add(self)
 
     # ---- How calls are made ----
@@ -160,7 +116,7 @@ class KVStore(KVStoreBase):
     def _may_wait(self) -> bool:
         """Whether a call of this thread might wait, deaf to signals, for what takes its time."""
         return (self._waits or (self._updater is not None and bool(self._flying or self._inside))
-                ) and _is_main()
+                ) and is_main()
 
     def _ask(self, function: Callable[..., int], *arguments: Any, about: str = "name",
              path: Optional[str] = None) -> None:
@@ -168,8 +124,8 @@ class KVStore(KVStoreBase):
         self._inside.append(1)
         try:
             handle = self._get()
-            if (self._waits or self._flying) and _is_main() and not _exiting:
-                _call_aside(function, (handle,) + arguments, self._rank, about, path, self._asides)
+            if (self._waits or self._flying) and is_main() and not _exiting:
+                call_aside(function, (handle,) + arguments, self._rank, about, path, self._asides)
             else:
                 check(function(handle, *arguments), self._rank, about, path)
         finally:
@@ -243,7 +199,7 @@ class KVStore(KVStoreBase):
             try:
                 self._issue(function, structs, n, packs, call, event)
                 while not is_free.value:
-                    check(lib.kvs_event_wait_arrays(event, _SLICE_MS, byref(is_free)), self._rank, "key")
+                    check(lib.kvs_event_wait_arrays(event, SLICE_MS, byref(is_free)), self._rank, "key")
             except BaseException:
                 if event:
                     self._orphans.append((event, packs))
@@ -263,6 +219,21 @@ class KVStore(KVStoreBase):
             if lib.kvs_event_test(orphan[0], byref(done)) == 0 and done.value:
                 self._orphans.remove(orphan)
                 lib.kvs_event_free(orphan[0])
+
+    def _is_plain(self, async_: bool) -> bool:
+        """Whether the extension may make the call: nothing can interrupt it and nothing is called by it."""
+        return self._fast is not None and not async_ and self._updater is None
+
+    def _did_fast(self, function: Callable[..., int], *arguments: Any) -> bool:
+        """Whether the call was simple enough for the extension. Raises its error."""
+        self._inside.append(1)
+        try:
+            status = function(self._handle, *arguments)
+            if status < 0:
+                fail(status, self._rank, "key")
+            return status == 0
+        finally:
+            self._inside.pop()
 
     # ---- Operations on data ----
 
@@ -299,16 +270,8 @@ class KVStore(KVStoreBase):
         array([[2., 2.],
                [2., 2.]], dtype=float32)
         """
-        if self._fast_push is not None and not async_ and self._updater is None:
-            self._inside.append(1)
-            try:
-                status = self._fast_push(self._handle, key, value, priority)
-                if status <= 0:
-                    if status < 0:
-                        fail(status, self._rank, "key")
-                    return None
-            finally:
-                self._inside.pop()
+        if self._is_plain(async_) and self._did_fast(self._fast.push, key, value, priority):
+            return None
         keys = keys_of(key)
         return self._operate(lib.kvs_store_push, [pack(value, keys[2], "values")],
                              _call_of(priority) if priority else None, async_, keys)
@@ -322,17 +285,9 @@ class KVStore(KVStoreBase):
         row_sparse_pull), unless `ignore_sparse` is false: it gets all rows that a row-sparse key has.
         KeyError: not initialised; ValueError: shapes, and `out` is None.
         """
-        if (self._fast_pull is not None and not async_ and self._updater is None and ignore_sparse
-                and out is not None):
-            self._inside.append(1)
-            try:
-                status = self._fast_pull(self._handle, key, out, priority)
-                if status <= 0:
-                    if status < 0:
-                        fail(status, self._rank, "key")
-                    return None
-            finally:
-                self._inside.pop()
+        if (self._is_plain(async_) and ignore_sparse and out is not None
+                and self._did_fast(self._fast.pull, key, out, priority)):
+            return None
         if out is None:
             raise KVStoreValueError("pull: out is None; give the arrays to write", Status.ERR_ARGUMENT, self._rank)
         keys = keys_of(key)
@@ -353,16 +308,8 @@ class KVStore(KVStoreBase):
         >>> a, b
         (array([3., 3.], dtype=float32), array([3., 3.], dtype=float32))
         """
-        if self._fast_pushpull is not None and not async_ and self._updater is None:
-            self._inside.append(1)
-            try:
-                status = self._fast_pushpull(self._handle, key, value, out, priority)
-                if status <= 0:
-                    if status < 0:
-                        fail(status, self._rank, "key")
-                    return None
-            finally:
-                self._inside.pop()
+        if self._is_plain(async_) and self._did_fast(self._fast.pushpull, key, value, out, priority):
+            return None
         keys = keys_of(key)
         values = pack(value, keys[2], "values", writes=out is None)
         outs = None if out is None else pack(out, keys[2], "outs", True)
@@ -401,16 +348,8 @@ class KVStore(KVStoreBase):
             raise KVStoreValueError(f"row_sparse_pull: {'out' if out is None else 'row_ids'} is None",
                                     Status.ERR_ARGUMENT, self._rank)
         keys = keys_of(key)
-        outs, counts = flatten(out, keys[2], "outs")
-        ids, ids_counts = _ids_of_outs(row_ids, outs, counts)
-        packed_ids = _pack_ids(ids, ids_counts)
-        sizes = [len(one) for one in ids]
-        if counts is not None and ids_counts is not None:  # one for each out of a key, or one for all of them
-            sizes = _spread(sizes, ids_counts, counts)
-        elif len(sizes) == 1:
-            sizes *= max(len(outs), 1)
-        room = sizes if len(sizes) == len(outs) else [0] * len(outs)  # of lists that don't fit: the library says so
-        packs: List[Optional[Packed]] = [pack(out, keys[2], "outs", True, lambda i, _: room[i]), packed_ids]
+        ids, room = pack_row_ids(row_ids, out, keys[2])
+        packs: List[Optional[Packed]] = [pack(out, keys[2], "outs", True, lambda i, _: room[i]), ids]
         return self._operate(lib.kvs_store_row_sparse_pull, packs, _call_of(priority) if priority else None,
                              async_, keys)
 
@@ -543,7 +482,7 @@ class KVStore(KVStoreBase):
         """
         stats = Stats(ctypes.sizeof(Stats))
         self._ask(lib.kvs_store_stats, byref(stats))
-        return {name: getattr(stats, name) for name, _ in Stats._fields_[2:]}
+        return {name: getattr(stats, name) for name, *_ in Stats._fields_[2:]}
 
     # ---- Several processes ----
 
@@ -578,8 +517,8 @@ class KVStore(KVStoreBase):
         self._inside.append(1)
         try:
             handle = self._get()
-            if _is_main():
-                _call_aside(lib.kvs_store_run_server, (handle,), None, "name", None, self._asides)
+            if is_main():
+                call_aside(lib.kvs_store_run_server, (handle,), None, "name", None, self._asides)
             else:
                 check(lib.kvs_store_run_server(handle))
         finally:
@@ -631,11 +570,11 @@ class KVStore(KVStoreBase):
     def _close_handle(self, handle: int) -> Tuple[int, str]:
         if not self._is_alone():
             return 0, ""  # a call goes on: leave it the store
-        if not (self._waits or self._flying or self._serves) or not _is_main() or _exiting:
+        if not (self._waits or self._flying or self._serves) or not is_main() or _exiting:
             status = lib.kvs_store_close(handle)
             answer = status, last_text() if status != 0 else ""
         else:
-            aside = _Aside(lib.kvs_store_close, (handle,))
+            aside = Aside(lib.kvs_store_close, (handle,))
             try:
                 answer = aside.run()
             except BaseException:
@@ -686,53 +625,6 @@ class KVStore(KVStoreBase):
         return f"<kvstore.KVStore {self._type!r}, {state}>"
 
 
-# ---- Row ids ------------------------------------------------------------------------------------------
-
-def _ids_of_outs(row_ids: Any, outs: List[Any], counts: Optional[List[int]]) -> Tuple[List[Any], Optional[List[int]]]:
-    """Ids as sorted int64 arrays, each once, and how many arrays belong to each key."""
-    if isinstance(row_ids, (list, tuple)) and any(hasattr(one, "__len__") or hasattr(one, "shape") and one.shape != ()
-                                                  for one in row_ids):
-        flat, ids_counts = flatten(row_ids, counts is not None and len(row_ids) == len(counts), "row_ids")
-        if counts is not None and ids_counts is None:
-            raise KVStoreValueError(f"row_sparse_pull: {len(row_ids)} row_ids for {len(counts)} keys",
-                                    Status.ERR_ARGUMENT)
-        if any(isinstance(one, (list, tuple)) and any(hasattr(n, "__len__") for n in one) for one in flat):
-            raise KVStoreValueError("row_sparse_pull: row_ids are nested deeper than the outs", Status.ERR_ARGUMENT)
-        return [_unique(one) for one in flat], ids_counts
-    one = _unique(row_ids)
-    if counts is None:
-        return [one], None
-    return [one] * len(counts), [1] * len(counts)
-
-
-def _unique(ids: Any) -> Any:
-    array = row_ids_of(ids)  # first: it says what is missing
-    return np.unique(array)
-
-
-def _spread(sizes: List[int], ids_counts: List[int], counts: List[int]) -> List[int]:
-    spread: List[int] = []
-    place = 0
-    for n_ids, n_outs in zip(ids_counts, counts):
-        mine = sizes[place:place + n_ids]
-        place += n_ids
-        spread += mine if n_ids == n_outs else mine[:1] * n_outs
-    return spread
-
-
-def _pack_ids(ids: List[Any], counts: Optional[List[int]]) -> Packed:
-    packed = Packed()
-    tensors = (Tensor * max(len(ids), 1))()
-    for tensor, one in zip(tensors, ids):
-        tensor.data = one.ctypes.data if one.size else None
-        tensor.device_type, tensor.ndim = 1, 1
-        tensor.code, tensor.bits, tensor.lanes = 0, 64, 1
-        tensor.shape = shape_address(one.shape, packed.keep)
-        packed.keep.append(one)
-    packed.set(tensors, len(ids), counts)
-    return packed
-
-
 # ---- Creating ---------------------------------------------------------------------------------------------
 
 def _create_handle(name: Optional[str], options: Dict[str, Any]) -> int:
@@ -743,8 +635,8 @@ def _create_handle(name: Optional[str], options: Dict[str, Any]) -> int:
     if name is not None and "\0" in name:
         raise KVStoreValueError(f"create: the name {name!r} contains a NUL character", Status.ERR_ARGUMENT)
     arguments = (None if name is None else name.encode(), structs, len(options), byref(handle))
-    if _is_main():  # a rendezvous takes as long as the others take
-        _call_aside(lib.kvs_store_create, arguments, None, "name", None, _forever)
+    if is_main():  # a rendezvous takes as long as the others take
+        call_aside(lib.kvs_store_create, arguments, None, "name", None, _creating)
     else:
         check(lib.kvs_store_create(*arguments))
     return handle.value or 0
