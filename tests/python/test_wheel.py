@@ -47,12 +47,14 @@ def python(*command, **environment):
 class Wheel(unittest.TestCase):
     def test_it_builds_installs_and_runs_without_numpy(self):
         with tempfile.TemporaryDirectory() as folder:
-            try:
-                python(sys.executable, "-m", "venv", f"{folder}/venv")
-            except AssertionError as error:
-                self.skipTest(f"no virtual environment: {error}")
+            pip = (sys.executable, "-m", "pip")
             interpreter = f"{folder}/venv/bin/python3"
-            python(interpreter, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", folder, SOURCE)
+            try:
+                python(*pip, "--version")
+                python(sys.executable, "-m", "venv", "--without-pip", f"{folder}/venv")
+            except AssertionError as error:
+                self.skipTest(f"no pip, or no virtual environment: {error}")
+            python(*pip, "wheel", "--quiet", "--no-deps", "-w", folder, SOURCE)
             wheel, = glob.glob(f"{folder}/kvstore-*.whl")
             with zipfile.ZipFile(wheel) as archive:
                 names = archive.namelist()
@@ -61,7 +63,7 @@ class Wheel(unittest.TestCase):
             self.assertEqual(sorted(name for name in names if name.startswith("kvstore/")),
                              sorted("kvstore/" + name for name in os.listdir(os.path.join(SOURCE, "kvstore"))
                                     if name.endswith((".py", ".typed"))))
-            python(interpreter, "-m", "pip", "install", "--quiet", wheel)
+            python(*pip, "--python", interpreter, "install", "--quiet", wheel)
             self.assertEqual(python(interpreter, "-B", "-c", WITHOUT_NUMPY), "fine\n")
 
     def test_the_same_source_gives_the_same_bytes(self):
