@@ -5,7 +5,8 @@
  *
  * KVSTORE_DOUBLE_DEVICES: how many (1). KVSTORE_DOUBLE_DELAY_US: how long work lies before it may run
  * (50). KVSTORE_DOUBLE_MEMORY: bytes of each device. KVSTORE_DOUBLE_FAULT: a list of driver=VERSION,
- * nodevice, nopeer, nopools, capture, sticky=DEVICE:N (the N-th launch there breaks the device). */
+ * nodevice, nopeer, pairs (devices 0 and 1, 2 and 3, … have better links than others), islands (only
+ * those have any), nopools, capture, sticky=DEVICE:N (the N-th launch there breaks the device). */
 #ifndef CUDA_DOUBLE_H
 #define CUDA_DOUBLE_H
 
@@ -27,7 +28,7 @@ typedef struct double_device {
 } double_device_t;
 
 typedef struct double_settings {
-    int n_devices, driver_version, no_device, no_peer, no_pools, capture;
+    int n_devices, driver_version, no_device, no_peer, no_pools, capture, pairs, islands;
     int sticky_device;
     uint64_t sticky_launch;
     size_t memory;

@@ -32,6 +32,8 @@ static void read_fault(const char *fault)
     }
     s->no_device |= strcmp(fault, "nodevice") == 0;
     s->no_peer |= strcmp(fault, "nopeer") == 0;
+    s->pairs |= strcmp(fault, "pairs") == 0;
+    s->islands |= strcmp(fault, "islands") == 0;
     s->no_pools |= strcmp(fault, "nopools") == 0;
     s->capture |= strcmp(fault, "capture") == 0;
 }
@@ -235,7 +237,8 @@ DOUBLE_API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribut
 
 DOUBLE_API CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
 {
-    *can = !double_settings.no_peer && device != peer;
+    *can = device != peer && !double_settings.no_peer &&
+           (!double_settings.islands || device / 2 == peer / 2);
     return CUDA_SUCCESS;
 }
 
@@ -245,7 +248,9 @@ DOUBLE_API CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute at
     int can;
 
     (void)cuDeviceCanAccessPeer(&can, device, peer);
-    *value = attribute == CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED ? can : 0;
+    *value = attribute == CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED
+                 ? can
+                 : double_settings.pairs && device / 2 != peer / 2;
     return CUDA_SUCCESS;
 }
 
@@ -313,7 +318,8 @@ DOUBLE_API CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
     double_device_t *device = &double_devices[double_current()];
 
     (void)flags;
-    if (double_settings.no_peer) {
+    if (double_settings.no_peer ||
+        (double_settings.islands && device_of_context(peer) / 2 != double_current() / 2)) {
         return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
     }
     pthread_mutex_lock(&double_lock);

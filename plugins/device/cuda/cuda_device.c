@@ -130,7 +130,8 @@ static void open_path(cuda_device_t *from, cuda_device_t *to)
     }
     (void)cuda(cuDeviceGetP2PAttribute)(&rank, CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK,
                                         from->handle, to->handle);
-    from->can_reach[to->id] = 1 + (rank > 0 ? rank : 0);
+    /* 0 is the best rank; wide and narrow links differ by a factor, so that trees can weigh them */
+    from->can_reach[to->id] = rank > 0 && rank < 99 ? 100 / (1 + rank) : rank > 0 ? 1 : 100;
 }
 
 static void open_paths(void)
