@@ -21,8 +21,8 @@ typedef kvs_status_t (*push_t)(kvs_store_t *, const kvs_key_t *, size_t, const k
 typedef kvs_status_t (*pushpull_t)(kvs_store_t *, const kvs_key_t *, size_t, const kvs_arrays_t *,
                                    const kvs_arrays_t *, const kvs_call_t *);
 
-static PyObject
-    *array_type; /* numpy.ndarray: its buffers are had without running code of Python's */
+/* numpy.ndarray: its buffers are had without running code of Python's. */
+static PyObject *array_type;
 static push_t store_push, store_pull;
 static pushpull_t store_pushpull;
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Wrong use: the class, the code and words of each error, and the store still usable after it."""
 import array as arrays
+import ctypes
 import os
 import pickle
 import tempfile
@@ -145,7 +146,13 @@ class Arrays(Case):
         self.assertEqual(list(out), [3, 4])
         kv.init(2, b"\1\2\3")
         self.assert_same(self.pulled(kv, 2, 3, "u1"), [1, 2, 3])
-        self.assert_fails(TypeError, "format", Status.ERR_DTYPE, kv.push, 1, arrays.array("H", [1, 2]))
+        kv.init(3, (ctypes.c_long * 2)(5, -6))
+        self.assert_same(self.pulled(kv, 3, 2, f"i{ctypes.sizeof(ctypes.c_long)}"), [5, -6])
+        kv.push(1, (ctypes.c_float * 2)(7, 8))
+        self.assert_same(self.pulled(kv, 1, 2), [7, 8])
+        for wrong in (arrays.array("H", [1, 2]), arrays.array("L", [1, 2]), (ctypes.c_float.__ctype_be__ * 2)(1, 2),
+                      memoryview(b"ab").cast("c"), (ctypes.c_bool * 2)()):
+            self.assert_fails(TypeError, "format", Status.ERR_DTYPE, kv.push, 1, wrong)
 
     def test_outs_that_are_missing(self):
         self.assert_fails(ValueError, "out is None", Status.ERR_ARGUMENT, self.kv.pull, "w")

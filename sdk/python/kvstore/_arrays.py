@@ -25,8 +25,7 @@ DTYPES = {
 _NAMES = {code: name for name, code in DTYPES.items()}
 _ACCEPTED = ", ".join(DTYPES)
 _OF_NUMPY: Dict[Any, Tuple[int, int]] = {}
-_BUFFER_FORMATS = {"f": (2, 32), "d": (2, 64), "e": (2, 16), "b": (0, 8), "B": (1, 8), "i": (0, 32),
-                   "q": (0, 64), "l": (0, 8 * ctypes.sizeof(ctypes.c_long))}
+_BUFFER_CODES = {"f": 2, "d": 2, "e": 2, "b": 0, "B": 1, "i": 0, "l": 0, "q": 0}
 _NATIVE = "<" if sys.byteorder == "little" else ">"
 _HOST = 1
 
@@ -171,12 +170,9 @@ def _fill_numpy(tensor: Tensor, array: Any, writes: bool, keep: List[Any]) -> No
 def _fill_buffer(tensor: Tensor, view: memoryview, writes: bool, keep: List[Any]) -> None:
     global copied_bytes
     form = view.format
-    order = form[0] if form[:1] in ("<", ">", "=", "@", "!") else "@"
-    letter = form[1:] if form[0] == order else form
-    code = _BUFFER_FORMATS.get(letter)
-    if letter in ("l", "L") and order in ("<", ">", "="):
-        code = (0, 32)
-    if code is None or (order in ("<", ">", "!") and order != _NATIVE and code[1] > 8):
+    order, letter = (form[0], form[1:]) if form[:1] in ("<", ">", "=", "@", "!") else ("@", form)
+    code, bits = _BUFFER_CODES.get(letter, -1), 8 * view.itemsize  # an "l" has several sizes
+    if (code, bits) not in _NAMES or (order in "<>!" and order != _NATIVE and bits > 8):
         raise KVStoreTypeError(f"elements of format {form!r} are not accepted: {_ACCEPTED}, in this "
                                "machine's byte order", Status.ERR_DTYPE)
     if writes and view.readonly:
@@ -192,7 +188,7 @@ def _fill_buffer(tensor: Tensor, view: memoryview, writes: bool, keep: List[Any]
     keep.append(view)
     tensor.device_type = _HOST
     tensor.ndim = len(shape)
-    tensor.code, tensor.bits, tensor.lanes = code[0], code[1], 1
+    tensor.code, tensor.bits, tensor.lanes = code, bits, 1
     tensor.shape = shape_address(shape, keep)
 
 
