@@ -115,9 +115,10 @@ kvs_status_t kvsi_request_check(const kvsi_request_t *request)
     if (call != NULL && (call->flags & ~(uint32_t)KVS_CALL_KEEP_SPARSE) != 0) {
         return kvs_fail(KVS_ERR_ARGUMENT, "%s: unknown flags 0x%x", verb, call->flags);
     }
-    if (call != NULL && call->reserved != 0) {
-        return kvs_fail(KVS_ERR_ARGUMENT, "%s: the call's member reserved is %u, must be 0", verb,
-                        call->reserved);
+    if (call != NULL && call->reduce != 0 && request->verb != KVS_VERB_PUSHPULL) {
+        return kvs_fail(KVS_ERR_ARGUMENT,
+                        "%s: the call's member reduce is %u, must be 0 but in pushpull", verb,
+                        call->reduce);
     }
     if (request->n_keys == 0) {
         if ((request->values != NULL && request->values->n > 0) ||
@@ -297,6 +298,7 @@ kvs_status_t kvsi_op_make(kvs_store_t *store, const kvsi_request_t *request, voi
     op->n_row_ids = n_arrays(request->row_ids);
     if (request->call != NULL) {
         op->pub.priority = request->call->priority;
+        op->pub.reduce = request->call->reduce;
         op->pub.flags = (request->call->flags & KVS_CALL_KEEP_SPARSE) != 0 ? KVS_OP_KEEP_SPARSE : 0;
     }
     if (request->call == NULL || request->call->ret_event == NULL) {
@@ -625,7 +627,8 @@ static kvs_status_t check_support(const kvsi_op_t *op, const expectation_t *want
                         want->verb, KVSI_KEY_TEXT(&want->key), kvs_dtype_name(tensor->dtype),
                         backend->name);
     }
-    if (tensor->rows != NULL && (backend->capabilities & KVS_CAN_SPARSE) == 0) {
+    if (tensor->rows != NULL && (backend->capabilities & KVS_CAN_SPARSE) == 0 &&
+        !((backend->capabilities & KVS_CAN_ROWS) != 0 && op->pub.verb == KVS_VERB_PUSHPULL)) {
         return kvs_fail(KVS_ERR_NOT_IMPLEMENTED,
                         "%s: key %s: row-sparse arrays are not taken by %s", want->verb,
                         KVSI_KEY_TEXT(&want->key), backend->name);

@@ -60,6 +60,9 @@ static kvs_status_t check_out(const kvsi_op_t *op, const kvs_key_t *key, const k
     if (!has_rows || (keep && row_sparse)) {
         return KVS_OK;
     }
+    if (row_sparse && !op->store->keeps_weights && op->pub.verb == KVS_VERB_PUSHPULL) {
+        return KVS_OK; /* rows in, rows out */
+    }
     return kvs_fail(KVS_ERR_STORAGE, "%s: key %s: out %zu is row-sparse%s; use row_sparse_pull",
                     verb_of(op), KVSI_KEY_TEXT(key), index, keep ? ", but the key is dense" : "");
 }

@@ -519,6 +519,13 @@ static kvs_status_t operate(kvs_store_t *store, const kvsi_request_t *request)
                         : needs_outs && request->outs == NULL   ? "outs"
                                                                 : "row ids");
     }
+    if (request->verb == KVS_VERB_PUSHPULL && request->call != NULL &&
+        request->call->size >= sizeof(kvs_call_t) && request->call->reduce != 0 &&
+        (store->backend->capabilities & KVS_CAN_REDUCE) == 0) {
+        return kvs_fail(KVS_ERR_NOT_IMPLEMENTED,
+                        "not implemented: %s with a reduction other than the sum by %s", verb,
+                        store->backend->name);
+    }
     return kvsi_engine_run(store, request);
 }
 
@@ -1089,4 +1096,27 @@ kvs_status_t kvs_store_run_server(kvs_store_t *store)
         return not_implemented(store, "run_server");
     }
     return status != KVS_OK ? status : store->ops->run_server(store->state);
+}
+
+kvs_status_t kvs_store_extension(kvs_store_t *store, const char *name, const void **ret_table,
+                                 void **ret_state)
+{
+    kvs_status_t status = enter_with(store, "extension", name, "the name");
+    const void *table;
+
+    if (status != KVS_OK) {
+        return status;
+    }
+    if (ret_table == NULL || ret_state == NULL) {
+        return kvs_fail(KVS_ERR_ARGUMENT, "extension: %s is NULL",
+                        ret_table == NULL ? "ret_table" : "ret_state");
+    }
+    table = store->ops->extension == NULL ? NULL : store->ops->extension(name);
+    if (table == NULL) {
+        return kvs_fail(KVS_ERR_NOT_IMPLEMENTED, "not implemented: %s by %s", name,
+                        store->backend->name);
+    }
+    *ret_table = table;
+    *ret_state = store->state;
+    return KVS_OK;
 }

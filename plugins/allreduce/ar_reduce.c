@@ -157,7 +157,25 @@ void ar_reduce(int reduce, int dtype, int64_t n, const void *const *src, size_t 
     }
 }
 
+/* Half types a block at a time. */
+static void divide_halves(int dtype, int64_t n, size_t n_parts, uint16_t *sums)
+{
+    float block[BLOCK];
+
+    for (int64_t at = 0; at < n; at += BLOCK) {
+        int64_t length = n - at < BLOCK ? n - at : BLOCK;
+
+        kvs_cast(length, dtype, sums + at, KVS_DTYPE_float32, block);
+        divide(KVS_DTYPE_float32, block, length, n_parts);
+        kvs_cast(length, KVS_DTYPE_float32, block, dtype, sums + at);
+    }
+}
+
 void ar_divide(int dtype, int64_t n, size_t n_parts, void *sums)
 {
-    divide(dtype, sums, n, n_parts);
+    if (dtype == KVS_DTYPE_float16 || dtype == KVS_DTYPE_bfloat16) {
+        divide_halves(dtype, n, n_parts, sums);
+    } else {
+        divide(dtype, sums, n, n_parts);
+    }
 }

@@ -5,6 +5,8 @@
 #include "ar_settings.h"
 #include "hvd_store.h"
 
+#include <kvstore/allreduce.h>
+
 #include <string.h>
 
 typedef struct horovod_store {
@@ -17,9 +19,9 @@ typedef struct horovod_store {
 static kvs_status_t open_worker(horovod_store_t *store, const kvs_net_settings_t *settings,
                                 const kvs_open_args_t *args)
 {
-    hvd_job_options_t options = {.fusion_bytes =
-                                     (uint64_t)ar_option_int(args->config, "fusion_threshold"),
-                                 .engine = kvs_plugin_host->option(args->config, "engine"),
+    hvd_job_options_t options = {
+        .fusion_bytes = (uint64_t)ar_option_int(args->config, "fusion_threshold"),
+        .engine = kvs_plugin_host->option(args->config, "engine"),
         .mpi_library = kvs_plugin_host->option(args->config, "mpi_library")};
     hvd_job_t *job;
     kvs_status_t status = hvd_job_get(settings, &options, &job);
@@ -166,6 +168,35 @@ static kvs_status_t horovod_join(void *state)
     return horovod_join_last(state, &last_rank);
 }
 
+static kvs_status_t horovod_allgather(void *state, const kvs_key_t *key, const kvs_tensor_t *value,
+                                      const kvs_tensor_t *out)
+{
+    horovod_store_t *store = state;
+    kvs_tensor_t from, to;
+    kvs_status_t status = check_worker(store, "allgather");
+
+    if (status == KVS_OK) {
+        status = hvd_check_gather(key, value, out);
+    }
+    if (status != KVS_OK) {
+        return status;
+    }
+    from = *value;
+    from.data = value->data == NULL ? NULL : (char *)value->data + value->byte_offset;
+    to = *out;
+    to.data = out->data == NULL ? NULL : (char *)out->data + out->byte_offset;
+    return store->store.job != NULL ? hvd_store_allgather(&store->store, key, &from, &to)
+                                    : hvd_alone_allgather(&from, &to);
+}
+
+static const void *horovod_extension(const char *name)
+{
+    static const kvs_allreduce_ops_t extension = {.size = sizeof(extension),
+                                                  .allgather = horovod_allgather};
+
+    return strcmp(name, KVS_ALLREDUCE_EXTENSION) == 0 ? &extension : NULL;
+}
+
 static kvs_status_t horovod_num_dead_nodes(void *state, const char *role, int64_t timeout_ms,
                                            int *ret_dead)
 {
@@ -209,8 +240,10 @@ static const kvs_backend_ops_t horovod_ops = {
     .local_rank = horovod_local_rank,
     .barrier = horovod_barrier,
     .join = horovod_join,
+    .join_last = horovod_join_last,
     .num_dead_nodes = horovod_num_dead_nodes,
     .run_server = horovod_run_server,
+    .extension = horovod_extension,
 };
 
 static const int32_t horovod_devices[] = {KVS_DEVICE_CPU};
@@ -241,7 +274,7 @@ static const kvs_option_info_t horovod_options[] = {
 
 static const kvs_backend_t horovod_backend = {
     .size = sizeof(horovod_backend),
-    .capabilities = KVS_CAN_MULTI_WORKER,
+    .capabilities = KVS_CAN_MULTI_WORKER | KVS_CAN_REDUCE | KVS_CAN_ROWS,
     .name = "horovod",
     .dtypes = KVS_DTYPES_ALL,
     .n_device_types = 1,

@@ -4,7 +4,10 @@
 #include "hvd_held.h"
 #include "hvd_store.h"
 
+#include <kvstore/allreduce.h>
+
 #include <stdlib.h>
+#include <string.h>
 
 #define BLOCK_BYTES 65536
 
@@ -24,6 +27,31 @@ static void sum_some(void *arg, int64_t begin, int64_t end)
         ar_data_read(work->data, at, stop, block);
         ar_data_write(work->data, at, stop, block);
     }
+}
+
+/* The rows that were given, each once. */
+static kvs_status_t run_rows(const kvs_op_t *op, const kvs_group_t *group)
+{
+    const ar_party_t party = {.n_members = 1, .members = (const int[]){0}};
+    kvs_status_t own = KVS_OK, status;
+    hvd_rows_t rows;
+
+    if (op->reduce > KVS_REDUCE_AVERAGE) {
+        return kvs_fail(KVS_ERR_NOT_IMPLEMENTED,
+                        "pushpull: of row-sparse values there are the sum and the average only");
+    }
+    status = hvd_rows_make(group, &rows);
+    if (status == KVS_OK) {
+        status = hvd_rows_run(NULL, &party, &rows, &rows.rows.n_rows, KVS_REDUCE_SUM, group, &own);
+        hvd_rows_release(&rows);
+    }
+    status = status != KVS_OK ? status : own;
+    if (status == KVS_OK) {
+        return KVS_OK;
+    }
+    return group->key->name != NULL
+               ? kvs_fail_context(status, "pushpull: key '%s'", group->key->name)
+               : kvs_fail_context(status, "pushpull: key %lld", (long long)group->key->number);
 }
 
 static kvs_status_t run_group(const kvs_group_t *group)
@@ -59,13 +87,17 @@ static kvs_status_t run_shared(const kvs_op_t *op)
         held == NULL ? kvs_fail(KVS_ERR_NO_MEMORY, "no memory for %zu sums", op->n_groups) : KVS_OK;
 
     for (size_t g = 0; g < op->n_groups && status == KVS_OK; g++) {
-        status = hvd_held_make(&op->groups[g], &held[g]);
+        status = op->groups[g].values[0].rows == NULL ? hvd_held_make(&op->groups[g], &held[g])
+                                                      : run_rows(op, &op->groups[g]);
+        held[g].rows = op->groups[g].values[0].rows;
     }
     if (status == KVS_OK) {
         status = hvd_held_write(op, held);
     }
     for (size_t g = 0; held != NULL && g < op->n_groups; g++) {
-        hvd_held_release(&held[g]);
+        if (held[g].rows == NULL) {
+            hvd_held_release(&held[g]);
+        }
     }
     free(held);
     return status;
@@ -75,17 +107,93 @@ kvs_status_t hvd_alone_run(kvs_op_t *op)
 {
     kvs_status_t status = KVS_OK;
 
+    if (op->reduce > KVS_REDUCE_MAX) {
+        return kvs_fail(KVS_ERR_ARGUMENT, "pushpull: reduction %u is none of KVS_REDUCE_...",
+                        op->reduce);
+    }
     if ((op->flags & KVS_OP_SHARED) != 0) {
         status = run_shared(op);
     }
     for (size_t g = 0; (op->flags & KVS_OP_SHARED) == 0 && g < op->n_groups && status == KVS_OK;
          g++) {
-        status = run_group(&op->groups[g]);
+        status = op->groups[g].values[0].rows == NULL ? run_group(&op->groups[g])
+                                                      : run_rows(op, &op->groups[g]);
     }
     if (status != KVS_OK) {
         return status;
     }
     kvs_plugin_host->consumed(op);
     kvs_plugin_host->complete(op, KVS_OK);
+    return KVS_OK;
+}
+
+/* ---- Allgather -------------------------------------------------------------------------------------- */
+
+static kvs_status_t check_array(const kvs_tensor_t *tensor, const char *what)
+{
+    int64_t step = 1;
+
+    if (tensor == NULL || tensor->ndim < 1 || tensor->ndim > HVD_MAX_NDIM ||
+        tensor->shape == NULL || tensor->rows != NULL || kvs_dtype_index(tensor->dtype) < 0 ||
+        tensor->device.type != KVS_DEVICE_CPU) {
+        return kvs_fail(KVS_ERR_ARGUMENT,
+                        "allgather: the %s is no dense array of one dimension or more, of one of "
+                        "the eight dtypes, in host memory",
+                        what);
+    }
+    for (int32_t i = tensor->ndim - 1; i >= 0; i--) {
+        if (tensor->shape[i] < 0 ||
+            (tensor->strides != NULL && tensor->shape[i] > 1 && tensor->strides[i] != step)) {
+            return kvs_fail(KVS_ERR_ARGUMENT, "allgather: the %s is not compact", what);
+        }
+        step *= tensor->shape[i];
+    }
+    if (step > 0 && tensor->data == NULL) {
+        return kvs_fail(KVS_ERR_ARGUMENT, "allgather: the %s's data is NULL", what);
+    }
+    return KVS_OK;
+}
+
+kvs_status_t hvd_check_gather(const kvs_key_t *key, const kvs_tensor_t *value,
+                              const kvs_tensor_t *out)
+{
+    kvs_status_t status = check_array(value, "value");
+
+    if (status == KVS_OK) {
+        status = check_array(out, "out");
+    }
+    if (status != KVS_OK) {
+        return status;
+    }
+    if (key->str != NULL && strlen(key->str) > KVS_KEY_MAX_BYTES) {
+        return kvs_fail(KVS_ERR_ARGUMENT, "allgather: the key is longer than %d bytes",
+                        KVS_KEY_MAX_BYTES);
+    }
+    if (kvs_dtype_index(value->dtype) != kvs_dtype_index(out->dtype)) {
+        return kvs_fail(KVS_ERR_DTYPE, "allgather: the value is %s, but the out is %s",
+                        kvs_dtype_name(value->dtype), kvs_dtype_name(out->dtype));
+    }
+    for (int32_t i = 1; i < value->ndim || i < out->ndim; i++) {
+        if (value->ndim != out->ndim || value->shape[i] != out->shape[i]) {
+            return kvs_fail(KVS_ERR_SHAPE,
+                            "allgather: value and out differ beyond their first dimension");
+        }
+    }
+    return KVS_OK;
+}
+
+kvs_status_t hvd_alone_allgather(const kvs_tensor_t *value, const kvs_tensor_t *out)
+{
+    size_t n_bytes = (size_t)kvs_tensor_n_elems(value) * (value->dtype.bits / 8);
+
+    if (value->shape[0] != out->shape[0]) {
+        return kvs_fail(KVS_ERR_SHAPE,
+                        "allgather: the first dimension of the value is %lld, but that of the out "
+                        "is %lld",
+                        (long long)value->shape[0], (long long)out->shape[0]);
+    }
+    if (n_bytes > 0) {
+        memcpy(out->data, value->data, n_bytes);
+    }
     return KVS_OK;
 }

@@ -64,7 +64,7 @@ kvs_status_t hvd_held_write(const kvs_op_t *op, const kvs_tensor_t *held)
     }
     n = 0;
     for (size_t g = 0; g < op->n_groups; g++) {
-        for (size_t i = 0; i < op->groups[g].n_outs; i++) {
+        for (size_t i = 0; held[g].rows == NULL && i < op->groups[g].n_outs; i++) {
             places[n++] = (place_t){op->groups[g].out_index[i], &op->groups[g].outs[i], &held[g]};
         }
     }

@@ -498,14 +498,17 @@ static void go(hvd_job_t *job, hvd_go_t *message)
     } else {
         status = run_exchange(job, pending, n, message);
     }
-    text = status == KVS_OK ? NULL : strdup(kvs_plugin_host->last_error());
+    if (status != KVS_OK || (n > 0 && pending[0]->own != KVS_OK)) {
+        text = strdup(kvs_plugin_host->last_error());
+    }
     if (job->rank == 0) {
         pthread_mutex_lock(&job->table_lock);
         hvd_table_done(job->table);
         pthread_mutex_unlock(&job->table_lock);
     }
     for (size_t i = 0; i < n; i++) {
-        pending[i]->end(pending[i], status, text == NULL ? "" : text, 0);
+        pending[i]->end(pending[i], status != KVS_OK ? status : pending[i]->own,
+                        text == NULL ? "" : text, 0);
     }
     free(text);
     free(pending);

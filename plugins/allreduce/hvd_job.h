@@ -27,6 +27,8 @@ struct hvd_pending {
     kvs_status_t (*run)(hvd_pending_t *pending, hvd_job_t *job, const ar_party_t *party,
                         const int64_t *extra);
     void (*end)(hvd_pending_t *pending, kvs_status_t status, const char *text, int last_rank);
+    /* Set by `run`: an error of this worker alone, with its text; the exchange has gone well. */
+    kvs_status_t own;
     /* the job's */
     uint64_t ticket;
     int64_t asked_ms;

@@ -3,6 +3,8 @@
 
 #include "hvd_held.h"
 
+#include <kvstore/allreduce.h>
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,6 +86,7 @@ kvs_status_t hvd_store_close(hvd_store_t *store, int64_t timeout_ms)
     status = kvs_net_store_close(store->net, timeout_ms == 0 ? -1 : timeout_ms);
     hvd_job_unuse(store->job);
     hvd_keys_release(&store->keys);
+    hvd_keys_release(&store->gather_keys);
     pthread_mutex_destroy(&store->lock);
     return status;
 }
@@ -129,6 +132,7 @@ static void fill_ask(const hvd_store_t *store, const hvd_item_t *item, uint64_t 
                            .root = item->pending.root,
                            .priority = item->op->pub->priority,
                            .ndim = value->ndim,
+                           .extra = item->rows.rows.n_rows,
                            .count = count,
                            .timeout_ms = store->timeout_ms,
                            .warning_ms = store->warning_ms,
@@ -140,6 +144,14 @@ static void fill_ask(const hvd_store_t *store, const hvd_item_t *item, uint64_t 
 }
 
 /* ---- The end of items and operations ---------------------------------------------------------------- */
+
+static void release_item(hvd_item_t *item)
+{
+    if (item->held.rows == NULL) {
+        hvd_held_release(&item->held);
+    }
+    hvd_rows_release(&item->rows);
+}
 
 static void finish(hvd_op_t *op)
 {
@@ -161,7 +173,7 @@ static void finish(hvd_op_t *op)
         status = hvd_held_write(pub, held);
     }
     for (size_t g = 0; g < pub->n_groups; g++) {
-        hvd_held_release(&((hvd_item_t *)pub->groups[g].state)->held);
+        release_item(pub->groups[g].state);
     }
     free(held);
     free(op->text);
@@ -253,6 +265,31 @@ static void on_end(hvd_pending_t *pending, kvs_status_t status, const char *text
 
 /* ---- Beginning ------------------------------------------------------------------------------------ */
 
+static kvs_status_t run_rows(hvd_pending_t *pending, hvd_job_t *job, const ar_party_t *party,
+                             const int64_t *extra)
+{
+    hvd_item_t *item = (hvd_item_t *)pending;
+
+    return hvd_rows_run(job, party, &item->rows, extra, pending->reduce, item->group,
+                        &pending->own);
+}
+
+/* Row-sparse values are summed at once; all workers' rows then go to all. */
+static kvs_status_t prepare_rows(hvd_item_t *item)
+{
+    kvs_status_t status;
+
+    if (item->pending.reduce != KVS_REDUCE_SUM && item->pending.reduce != KVS_REDUCE_AVERAGE) {
+        return kvs_fail(KVS_ERR_NOT_IMPLEMENTED,
+                        "pushpull: of row-sparse values there are the sum and the average only");
+    }
+    status = hvd_rows_make(item->group, &item->rows);
+    item->held.rows = &item->rows.rows;
+    item->pending.what = HVD_ROWS;
+    item->pending.run = run_rows;
+    return status;
+}
+
 static kvs_status_t prepare(hvd_op_t *op, const kvs_group_t *group)
 {
     hvd_item_t *item = group->state;
@@ -267,6 +304,7 @@ static kvs_status_t prepare(hvd_op_t *op, const kvs_group_t *group)
     }
     item->pending =
         (hvd_pending_t){.what = op->pub->verb == KVS_VERB_PUSHPULL ? HVD_REDUCE : HVD_BROADCAST,
+                        .reduce = (int)op->pub->reduce,
                         .dtype = kvs_dtype_index(value->dtype),
                         .piece = {.n_elems = kvs_tensor_n_elems(value),
                                   .values = group->values,
@@ -275,6 +313,9 @@ static kvs_status_t prepare(hvd_op_t *op, const kvs_group_t *group)
                                   .n_outs = group->n_outs},
                         .timeout_ms = op->store->timeout_ms,
                         .end = on_end};
+    if (value->rows != NULL) {
+        return prepare_rows(item);
+    }
     if (holds || group->n_values > AR_MAX_VALUES) {
         kvs_status_t status = hvd_held_make(group, &item->held);
 
@@ -299,7 +340,7 @@ static kvs_status_t prepare_all(hvd_op_t *op)
         status = prepare(op, &op->pub->groups[g]);
     }
     for (size_t g = 0; g < op->pub->n_groups && status != KVS_OK; g++) {
-        hvd_held_release(&((hvd_item_t *)op->pub->groups[g].state)->held);
+        release_item(op->pub->groups[g].state);
     }
     return status;
 }
@@ -398,9 +439,11 @@ static bool run_quick(hvd_store_t *store, kvs_op_t *op)
                         .n_outs = group->n_outs};
     ar_data_t data = ar_data_number(dtype, &piece, 1);
     hvd_quick_call_t call = {.root = op->verb == KVS_VERB_BROADCAST ? 0 : HVD_QUICK_ALL,
+                             .reduce = (int)op->reduce,
                              .data = &data};
 
-    if (key == NULL || !is_quick(store, op, (uint64_t)piece.n_elems * kvs_dtype_bytes(dtype))) {
+    if (key == NULL || value->rows != NULL ||
+        !is_quick(store, op, (uint64_t)piece.n_elems * kvs_dtype_bytes(dtype))) {
         return false;
     }
     call.digest = hvd_mix(hvd_mix(key->digest, store->number), count_of(store, key));
@@ -423,6 +466,10 @@ kvs_status_t hvd_store_run(hvd_store_t *store, kvs_op_t *op)
 
     if (status != KVS_OK) {
         return kvs_fail_context(status, "%s", verb_name(op));
+    }
+    if (op->reduce > KVS_REDUCE_MAX) {
+        return kvs_fail(KVS_ERR_ARGUMENT, "pushpull: reduction %u is none of KVS_REDUCE_...",
+                        op->reduce);
     }
     if (op->n_groups == 1 && (op->flags & KVS_OP_SHARED) == 0 && run_quick(store, op)) {
         return KVS_OK;
@@ -511,4 +558,114 @@ kvs_status_t hvd_store_join(hvd_store_t *store, int *ret_last_rank)
     store->epoch++;
     *ret_last_rank = waiter.last_rank;
     return KVS_OK;
+}
+
+/* ---- Allgather -------------------------------------------------------------------------------------- */
+
+typedef struct gather {
+    waiter_t waiter; /* first */
+    const kvs_tensor_t *value, *out;
+} gather_t;
+
+/* Where each member's part goes: nowhere if the out does not have just the room. */
+static void place_parts(const gather_t *gather, const ar_party_t *party, int rank,
+                        const int64_t *extra, bool fits, int64_t *n, void **at)
+{
+    const kvs_tensor_t *value = gather->value;
+    int64_t row_elems = kvs_row_elems(value), n_rows = 0;
+    size_t size = value->dtype.bits / 8;
+
+    for (int m = 0; m < party->n_members; m++) {
+        bool is_own = party->members[m] == rank;
+
+        n[m] = extra[m] * row_elems;
+        at[m] = is_own ? value->data : NULL;
+        if (fits && n[m] > 0) {
+            at[m] = (char *)gather->out->data + (size_t)(n_rows * row_elems) * size;
+        }
+        if (fits && is_own && n[m] > 0) {
+            memcpy(at[m], value->data, (size_t)n[m] * size);
+        }
+        n_rows += extra[m];
+    }
+}
+
+static kvs_status_t run_gather(hvd_pending_t *pending, hvd_job_t *job, const ar_party_t *party,
+                               const int64_t *extra)
+{
+    gather_t *gather = (gather_t *)pending;
+    int64_t *n = calloc((size_t)party->n_members, sizeof(*n)), n_rows = 0;
+    void **at = calloc((size_t)party->n_members, sizeof(*at));
+    uint32_t number = party->number;
+    kvs_status_t status = KVS_OK;
+    bool fits;
+
+    for (int m = 0; m < party->n_members; m++) {
+        n_rows += extra[m];
+    }
+    fits = n_rows == gather->out->shape[0];
+    if (n == NULL || at == NULL) {
+        status = kvs_fail(KVS_ERR_NO_MEMORY, "no memory for an allgather");
+    } else {
+        place_parts(gather, party, kvs_net_node_rank(hvd_job_node(job)), extra, fits, n, at);
+        status = hvd_gather_run(job, party, &number, pending->dtype, n, at);
+    }
+    if (status == KVS_OK && !fits) {
+        pending->own = kvs_fail(KVS_ERR_SHAPE,
+                                "the first dimensions of the workers' values add up to %" PRId64
+                                ", but that of the out is %" PRId64,
+                                n_rows, gather->out->shape[0]);
+    }
+    free(n);
+    free(at);
+    return status;
+}
+
+/* The n-th allgather of a key; they are none of its pushpulls. */
+static kvs_status_t count_gather(hvd_store_t *store, const kvs_key_t *key, uint64_t *ret_count)
+{
+    kvs_key_entry_t entry = {.number = key->num, .name = key->str};
+    hvd_key_t *known;
+
+    pthread_mutex_lock(&store->lock);
+    known = hvd_keys_get(&store->gather_keys, &entry);
+    if (known != NULL) {
+        *ret_count = UINT64_C(1) << 63 | count_of(store, known);
+        known->n_exchanges++;
+    }
+    pthread_mutex_unlock(&store->lock);
+    return known != NULL ? KVS_OK : kvs_fail(KVS_ERR_NO_MEMORY, "no memory for a key");
+}
+
+kvs_status_t hvd_store_allgather(hvd_store_t *store, const kvs_key_t *key,
+                                 const kvs_tensor_t *value, const kvs_tensor_t *out)
+{
+    gather_t gather = {.waiter = {.pending = {.what = HVD_GATHER,
+                                              .dtype = kvs_dtype_index(value->dtype),
+                                              .timeout_ms = store->timeout_ms,
+                                              .run = run_gather}},
+                       .value = value,
+                       .out = out};
+    hvd_ask_t ask = {.store = store->number,
+                     .what = HVD_GATHER,
+                     .dtype = (uint8_t)gather.waiter.pending.dtype,
+                     .ndim = value->ndim,
+                     .extra = value->shape[0],
+                     .timeout_ms = store->timeout_ms,
+                     .warning_ms = store->warning_ms,
+                     .is_text = key->str != NULL,
+                     .number = key->num,
+                     .text = key->str,
+                     .n_text = key->str == NULL ? 0 : (uint32_t)strlen(key->str)};
+    kvs_status_t status = count_gather(store, key, &ask.count);
+
+    memcpy(ask.shape, value->shape, (size_t)value->ndim * sizeof(int64_t));
+    if (status == KVS_OK) {
+        status = ask_and_wait(store, &gather.waiter, &ask);
+    }
+    if (status == KVS_OK) {
+        return KVS_OK;
+    }
+    return key->str != NULL ? kvs_fail_context(status, "allgather: key '%s'", key->str)
+                            : kvs_fail_context(status, "allgather: key %" PRId64, key->num);
 }

@@ -4,7 +4,7 @@
 #ifndef HVD_STORE_H
 #define HVD_STORE_H
 
-#include "hvd_job.h"
+#include "hvd_gather.h"
 #include "hvd_keys.h"
 
 #include <pthread.h>
@@ -22,7 +22,8 @@ typedef struct hvd_store {
     atomic_size_t n_pending; /* operations; relaxed: only of this process's own calls */
     uint32_t epoch;          /* how often all have joined: counts of keys begin anew */
     hvd_keys_t keys;         /* of the thread that issues operations */
-    pthread_mutex_t lock;    /* guards the keys' queues and counts */
+    pthread_mutex_t lock;    /* guards the keys' queues and counts, and */
+    hvd_keys_t gather_keys;  /* those of allgather, which are others */
 } hvd_store_t;
 
 /* What the core keeps for each of its entries. */
@@ -38,6 +39,7 @@ struct hvd_item {
     hvd_key_t *key;
     hvd_item_t *next;  /* on its key */
     kvs_tensor_t held; /* values that were summed when the operation was issued; data NULL: none */
+    hvd_rows_t rows;   /* the same for row-sparse ones */
 };
 
 kvs_status_t hvd_store_open(hvd_store_t *store, hvd_job_t *job, const kvs_open_args_t *args);
@@ -46,8 +48,14 @@ kvs_status_t hvd_store_close(hvd_store_t *store, int64_t timeout_ms);
 kvs_status_t hvd_store_run(hvd_store_t *store, kvs_op_t *op);
 kvs_status_t hvd_store_barrier(hvd_store_t *store);
 kvs_status_t hvd_store_join(hvd_store_t *store, int *ret_last_rank);
+kvs_status_t hvd_store_allgather(hvd_store_t *store, const kvs_key_t *key,
+                                 const kvs_tensor_t *value, const kvs_tensor_t *out);
 
 /* The same for a job of one: in this process. */
 kvs_status_t hvd_alone_run(kvs_op_t *op);
+kvs_status_t hvd_alone_allgather(const kvs_tensor_t *value, const kvs_tensor_t *out);
+/* What the core checks for its own operations. */
+kvs_status_t hvd_check_gather(const kvs_key_t *key, const kvs_tensor_t *value,
+                              const kvs_tensor_t *out);
 
 #endif

@@ -400,9 +400,9 @@ static void unknown_flags_and_a_wrong_size_of_the_call_are_refused(void)
     KT_FAIL(kvs_store_push(store, KEYS(I(0)), 1, &arrays, &options), KVS_ERR_ARGUMENT,
             "push: unknown flags 0x4");
     options.flags = 0;
-    options.reserved = 7;
+    options.reduce = 7;
     KT_FAIL(kvs_store_push(store, KEYS(I(0)), 1, &arrays, &options), KVS_ERR_ARGUMENT,
-            "push: the call's member reserved is 7, must be 0");
+            "push: the call's member reduce is 7, must be 0 but in pushpull");
     options = (kvs_call_t){0};
     KT_FAIL(kvs_store_push(store, KEYS(I(0)), 1, &arrays, &options), KVS_ERR_ARGUMENT,
             "push: the call's size is 0; begin with KVS_CALL_INIT");

@@ -246,7 +246,7 @@ typedef struct kvs_call {
     uint32_t size;
     int32_t priority; /* larger means sooner, among operations that wait for a thread; equal ones in order of issue */
     uint32_t flags;   /* KVS_CALL_… */
-    uint32_t reserved;
+    uint32_t reduce;  /* pushpull: KVS_REDUCE_… of kvstore/allreduce.h, where the backend has it; 0: the sum */
     kvs_event_t **ret_event; /* not NULL: the call returns at once and gives an event, to be freed by kvs_event_free */
 } kvs_call_t;
 
@@ -509,6 +509,11 @@ typedef kvs_status_t (*kvs_controller_t)(int head, const void *body, size_t n_by
 KVS_API kvs_status_t kvs_store_set_controller(kvs_store_t *store, kvs_controller_t fn, void *arg);
 /* In a process whose role is server or scheduler: serve until told to stop. */
 KVS_API kvs_status_t kvs_store_run_server(kvs_store_t *store);
+
+/* What a backend has beyond this header, by name: a table of functions, whose layout is that extension's own header's, and
+ * the store that they take. Both live until the store is closed. ERR_NOT_IMPLEMENTED: the backend has no such extension.
+ * For wrappers such as those of kvstore/allreduce.h. */
+KVS_API kvs_status_t kvs_store_extension(kvs_store_t *store, const char *name, const void **ret_table, void **ret_state);
 
 /* ---- Backends within the program ----------------------------------------------------------------------------- */
 

@@ -89,6 +89,8 @@ typedef struct kvs_op {
     uint64_t sequence; /* numbers the operations of a store in order of issue, from 1 */
     void *core;        /* the core's */
     void *backend;     /* the backend's, NULL at first: asynchronous backends hang their state here */
+    uint32_t reduce;   /* pushpull: KVS_REDUCE_… of allreduce.h; other than 0 only with KVS_CAN_REDUCE */
+    uint32_t reserved;
 } kvs_op_t;
 
 /* ---- Optimizers ------------------------------------------------------------------------------ */
@@ -472,6 +474,8 @@ typedef struct kvs_backend_ops {
     /* Make every call that waits within the backend return ERR_CANCELLED soon. Any thread, also in a
      * signal handler. NULL: there are none. */
     void (*cancel)(void *store);
+    /* What kvs_store_extension gives for `name`: a constant table, or NULL. */
+    const void *(*extension)(const char *name);
 } kvs_backend_ops_t;
 
 /* Capabilities: bits of kvs_backend_t.capabilities; in manifests the names in lower case. */
@@ -481,7 +485,10 @@ enum {
     KVS_CAN_COMPRESSION = 4, /* gradient_compression */
     KVS_CAN_ASYNC = 8,
     KVS_CAN_MULTI_WORKER = 16,
-    KVS_KEEPS_WEIGHTS = 32
+    KVS_KEEPS_WEIGHTS = 32,
+    /* The two below are in no manifest. */
+    KVS_CAN_REDUCE = 64, /* pushpull with kvs_op_t.reduce */
+    KVS_CAN_ROWS = 128   /* row-sparse values and outs of pushpull, without KVS_CAN_SPARSE and weights */
 };
 
 enum {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* allreduce.h - what stores of allreduce backends (`horovod`) can beyond kvstore.h: other reductions than
- * the sum, allgather, and a join that says who came last. Backends that have none of it answer
- * ERR_NOT_IMPLEMENTED. Statuses, texts and threads as in kvstore.h. */
+ * the sum, and allgather. Stores of other backends answer ERR_NOT_IMPLEMENTED. Statuses, texts and threads
+ * as in kvstore.h. The names are those of the field: Horovod's allreduce with op=Average, Min and Max, and
+ * its allgather; its join is kvs_store_join_last. */
 #ifndef KVSTORE_ALLREDUCE_H
 #define KVSTORE_ALLREDUCE_H
 
@@ -15,19 +16,46 @@ extern "C" {
  * summed first, whatever the reduction. All workers must ask for the same. */
 enum {
     KVS_REDUCE_SUM = 0,
-    KVS_REDUCE_AVERAGE = 1, /* the sum divided by the workers that took part; integers: rounded down */
-    KVS_REDUCE_MIN = 2,     /* of each element; NaN if one is NaN */
+    KVS_REDUCE_AVERAGE =
+        1,              /* the sum divided by the workers that took part; integers: rounded down */
+    KVS_REDUCE_MIN = 2, /* of each element; NaN if one is NaN */
     KVS_REDUCE_MAX = 3
 };
 
-/* Extension "allreduce" of a backend: kvs_backend_ops_t.extension gives it. */
+#define KVS_ALLREDUCE_EXTENSION "allreduce"
+
+/* The table of the extension, as the backend gives it. New members are appended. */
 typedef struct kvs_allreduce_ops {
     uint32_t size;
     uint32_t reserved;
-    kvs_status_t (*allgather)(void *store, const kvs_key_t *key, const kvs_tensor_t *value,
+    kvs_status_t (*allgather)(void *state, const kvs_key_t *key, const kvs_tensor_t *value,
                               const kvs_tensor_t *out);
-    kvs_status_t (*join)(void *store, int *ret_last_rank);
 } kvs_allreduce_ops_t;
+
+static inline kvs_status_t kvs_allreduce_find(kvs_store_t *store,
+                                              const kvs_allreduce_ops_t **ret_ops, void **ret_state)
+{
+    const void *table = NULL;
+    kvs_status_t status = kvs_store_extension(store, KVS_ALLREDUCE_EXTENSION, &table, ret_state);
+
+    *ret_ops = (const kvs_allreduce_ops_t *)table;
+    return status;
+}
+
+/* Every worker gets the values of all, one behind the other in order of rank: the value's first
+ * dimension may differ among workers, the others and the dtype must not, and the out's first dimension is
+ * the sum of theirs. Both are dense, compact and in host memory, and don't overlap. Waits. ERR_SHAPE:
+ * workers disagree (told to all), or this worker's out has other room (told to this one alone). `key`
+ * names the exchange, beside those of pushpull. */
+static inline kvs_status_t kvs_allgather(kvs_store_t *store, kvs_key_t key,
+                                         const kvs_tensor_t *value, const kvs_tensor_t *out)
+{
+    const kvs_allreduce_ops_t *ops = NULL;
+    void *state = NULL;
+    kvs_status_t status = kvs_allreduce_find(store, &ops, &state);
+
+    return status == KVS_OK ? ops->allgather(state, &key, value, out) : status;
+}
 
 #ifdef __cplusplus
 }
