@@ -386,6 +386,10 @@ typedef struct kvs_provider {
     /* The sum, in order, of what n_src packed arrays of n float32 stand for. */
     kvs_status_t (*unpack)(kvs_queue_t *queue, const kvs_compressor_t *kind, const float *params,
                            int64_t n, const void *const *src, size_t n_src, float *dst);
+    /* For libraries that queue work themselves: make the queue's device this thread's current one, give
+     * the queue's stream as the library knows it (CUstream), and, by `leave`, put the caller's back. */
+    kvs_status_t (*enter)(kvs_queue_t *queue, void **ret_stream);
+    void (*leave)(kvs_queue_t *queue);
 } kvs_provider_t;
 
 /* ---- Backends -------------------------------------------------------------------------------- */
@@ -406,7 +410,8 @@ typedef struct kvs_open_args {
 } kvs_open_args_t;
 
 /* Verbs return the operation's status with its text (kvs_fail). A blocking backend is given one
- * group at a time, on any thread, never two of one key at once, unless KVS_OP_SHARED gives all; it
+ * group at a time, on any thread, never two of one key at once, unless KVS_OP_SHARED or
+ * KVS_BACKEND_WHOLE_CALLS gives all; it
  * may wait for work of this process only. An asynchronous one is given the whole call, on the
  * calling thread, in order of issue; it returns without waiting for a peer, and if it returned 0
  * ends the operation with host->consumed(op) and host->complete(op, status), each once. It keeps the
@@ -503,6 +508,12 @@ typedef struct kvs_option_info {
 
 #define KVS_DTYPES_ALL ((1u << KVS_N_DTYPES) - 1)
 
+enum {
+    /* Blocking: given all groups of a call at once, which then succeed or fail together; but not where an
+     * updater of the program runs. */
+    KVS_BACKEND_WHOLE_CALLS = 1
+};
+
 typedef struct kvs_backend {
     uint32_t size;
     uint32_t capabilities; /* KVS_CAN_… | KVS_KEEPS_WEIGHTS */
@@ -513,6 +524,8 @@ typedef struct kvs_backend {
     const kvs_backend_ops_t *ops;
     const kvs_option_info_t *options;
     size_t n_options;
+    uint32_t flags; /* KVS_BACKEND_… */
+    uint32_t reserved;
 } kvs_backend_t;
 
 /* ---- The plugin and its host ------------------------------------------------------------------ */
