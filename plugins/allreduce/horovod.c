@@ -22,7 +22,8 @@ static kvs_status_t open_worker(horovod_store_t *store, const kvs_net_settings_t
     hvd_job_options_t options = {
         .fusion_bytes = (uint64_t)ar_option_int(args->config, "fusion_threshold"),
         .engine = kvs_plugin_host->option(args->config, "engine"),
-        .mpi_library = kvs_plugin_host->option(args->config, "mpi_library")};
+        .mpi_library = kvs_plugin_host->option(args->config, "mpi_library"),
+        .timeline = kvs_plugin_host->option(args->config, "timeline")};
     hvd_job_t *job;
     kvs_status_t status = hvd_job_get(settings, &options, &job);
 
@@ -222,6 +223,17 @@ static kvs_status_t horovod_run_server(void *state)
                           "run_server: this process is a worker; its role is set by KVSTORE_ROLE");
 }
 
+static void horovod_cancel(void *state)
+{
+    horovod_store_t *store = state;
+
+    if (store->scheduler != NULL) {
+        kvs_net_job_cancel(store->scheduler);
+    } else if (store->store.job != NULL) {
+        hvd_store_cancel(&store->store);
+    }
+}
+
 static const kvs_backend_ops_t horovod_ops = {
     .size = sizeof(horovod_ops),
     .mode = KVS_ASYNCHRONOUS,
@@ -244,6 +256,7 @@ static const kvs_backend_ops_t horovod_ops = {
     .num_dead_nodes = horovod_num_dead_nodes,
     .run_server = horovod_run_server,
     .extension = horovod_extension,
+    .cancel = horovod_cancel,
 };
 
 static const int32_t horovod_devices[] = {KVS_DEVICE_CPU};
@@ -269,6 +282,12 @@ static const kvs_option_info_t horovod_options[] = {
      .preset = "30",
      .doc = "seconds after which a worker that has not submitted a key is warned of; 0: never",
      .variable = "HOROVOD_STALL_CHECK_TIME_SECONDS"},
+    {.name = "timeline",
+     .type = "text",
+     .preset = "",
+     .doc = "file for a trace of exchanges; worker N but 0 writes to FILE.N",
+     .variable = "HOROVOD_TIMELINE",
+     .flags = KVS_OPTION_LOCAL},
     AR_JOB_OPTIONS,
 };
 

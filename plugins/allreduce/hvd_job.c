@@ -7,6 +7,7 @@
 #include "hvd_mpi.h"
 #include "hvd_openmpi.h"
 #include "hvd_table.h"
+#include "hvd_timeline.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -24,7 +25,8 @@ enum { LETTER_FAIL = 100, LETTER_STOP };
 
 typedef struct letter {
     struct letter *next;
-    uint8_t kind; /* HVD_GO, HVD_NO, HVD_JOINED, or LETTER_… */
+    int64_t arrived_us; /* of the timeline */
+    uint8_t kind;       /* HVD_GO, HVD_NO, HVD_JOINED, or LETTER_… */
     size_t n;
     unsigned char body[];
 } letter_t;
@@ -44,7 +46,7 @@ struct hvd_job {
     kvs_net_node_t *node;
     int rank, n_workers;
     ar_group_t *group;  /* the workers of this host; NULL: nothing goes through shared memory */
-    hvd_quick_t *quick; /* NULL: they are not all */
+    hvd_quick_t *quick; /* NULL: they are not all, or a timeline is written */
     hvd_mpi_t *mpi;     /* NULL: the engine is shm */
     pthread_t thread;
     bool has_thread;
@@ -86,6 +88,7 @@ static void post(hvd_job_t *job, uint8_t kind, const void *body, size_t n)
     }
     letter->next = NULL;
     letter->kind = kind;
+    letter->arrived_us = hvd_timeline_now();
     letter->n = n;
     if (n > 0) {
         memcpy(letter->body, body, n);
@@ -194,6 +197,7 @@ static kvs_status_t take_seat(hvd_job_t *job, hvd_pending_t *pending)
         job->seats[i].pending = pending;
         pending->ticket = (uint64_t)job->seats[i].n_used << 32 | i;
         pending->asked_ms = hvd_now_ms();
+        pending->asked_us = hvd_timeline_now();
     }
     pthread_mutex_unlock(&job->lock);
     return status == KVS_ERR_NO_MEMORY ? kvs_fail(status, "no memory to wait for an exchange")
@@ -404,6 +408,11 @@ kvs_status_t hvd_job_ask(hvd_job_t *job, hvd_pending_t *pending, hvd_ask_t *ask)
     return KVS_OK;
 }
 
+bool hvd_job_give_up(hvd_job_t *job, const hvd_pending_t *pending)
+{
+    return redeem(job, pending->ticket) != NULL;
+}
+
 void hvd_job_say_closed(hvd_job_t *job, uint32_t store)
 {
     hvd_bytes_t bytes = {0};
@@ -478,8 +487,20 @@ static kvs_status_t run_exchange(hvd_job_t *job, hvd_pending_t **pending, size_t
     return status;
 }
 
-static void go(hvd_job_t *job, hvd_go_t *message)
+static void tell_timeline(hvd_pending_t *const *pending, size_t n, int64_t arrived, int64_t begun)
 {
+    for (size_t i = 0; i < n; i++) {
+        hvd_timeline_wait("negotiate", pending[i]->key, pending[i]->asked_us, arrived);
+        hvd_timeline_wait("queue", pending[i]->key, arrived, begun);
+    }
+    if (n > 0) {
+        hvd_timeline_exchange(pending[0]->key, n, begun, hvd_timeline_now());
+    }
+}
+
+static void go(hvd_job_t *job, hvd_go_t *message, int64_t arrived)
+{
+    int64_t begun = hvd_timeline_now();
     hvd_pending_t **pending = calloc(message->n_items, sizeof(hvd_pending_t *));
     kvs_status_t status = pending == NULL ? kvs_fail(KVS_ERR_NO_MEMORY, "no memory") : KVS_OK;
     size_t n = 0;
@@ -506,6 +527,7 @@ static void go(hvd_job_t *job, hvd_go_t *message)
         hvd_table_done(job->table);
         pthread_mutex_unlock(&job->table_lock);
     }
+    tell_timeline(pending, n, arrived, begun);
     for (size_t i = 0; i < n; i++) {
         pending[i]->end(pending[i], status != KVS_OK ? status : pending[i]->own,
                         text == NULL ? "" : text, 0);
@@ -570,7 +592,7 @@ static void open_letter(hvd_job_t *job, const letter_t *letter)
             fail_job(job, KVS_ERR_PEER, kvs_plugin_host->last_error());
             return;
         }
-        go(job, &message);
+        go(job, &message, letter->arrived_us);
         hvd_go_release(&message);
         return;
     case HVD_NO:
@@ -661,6 +683,7 @@ static void leave(void)
     }
     the_job = NULL;
     stop_thread(job);
+    hvd_timeline_close();
     if (!is_over) { /* else not all of them are there to take part in it */
         hvd_mpi_close(job->mpi);
         hvd_openmpi_finalize();
@@ -743,7 +766,7 @@ static kvs_status_t open_group(hvd_job_t *job, size_t n_extra)
     return ar_group_open(job->node, "horovod", n_extra, job->settings.rendezvous_ms, &job->group);
 }
 
-static kvs_status_t open_shm(hvd_job_t *job)
+static kvs_status_t open_shm(hvd_job_t *job, const hvd_job_options_t *options)
 {
     kvs_status_t status;
 
@@ -753,7 +776,10 @@ static kvs_status_t open_shm(hvd_job_t *job)
                         "the engine mpi, under mpirun");
     }
     status = open_group(job, hvd_quick_bytes(job->n_workers));
-    return status == KVS_OK ? hvd_quick_open(job->node, job->group, &job->quick) : status;
+    /* what goes that way would not be in the timeline */
+    return status == KVS_OK && options->timeline[0] == '\0'
+               ? hvd_quick_open(job->node, job->group, &job->quick)
+               : status;
 }
 
 /* Asked for on one host, it carries everything: else it would have nothing to do. */
@@ -794,7 +820,8 @@ static kvs_status_t open_engine(hvd_job_t *job, const hvd_job_options_t *options
         return kvs_fail(KVS_ERR_ARGUMENT, "engine: \"%s\" is none; accepted are auto, shm, mpi",
                         options->engine);
     }
-    status = is_mpi || (is_auto && !all_here(job)) ? open_mpi(job, options) : open_shm(job);
+    status =
+        is_mpi || (is_auto && !all_here(job)) ? open_mpi(job, options) : open_shm(job, options);
     if (status == KVS_OK) {
         tell_engine(job, !is_auto);
     }
@@ -816,6 +843,9 @@ static kvs_status_t open_job(hvd_job_t *job, const hvd_job_options_t *options)
     if (status == KVS_OK) {
         status = open_engine(job, options);
     }
+    if (status == KVS_OK) {
+        status = hvd_timeline_open(options->timeline, job->rank);
+    }
     return status == KVS_OK ? start_thread(job) : status;
 }
 
@@ -824,6 +854,7 @@ static void undo(hvd_job_t *job, kvs_status_t status)
 {
     char *text = strdup(kvs_plugin_host->last_error());
 
+    hvd_timeline_close();
     hvd_mpi_close(job->mpi);
     ar_group_close(job->group);
     (void)kvs_net_node_close(job->node, 0);

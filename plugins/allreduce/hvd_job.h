@@ -23,6 +23,7 @@ struct hvd_pending {
     int dtype;
     ar_piece_t piece;
     int64_t timeout_ms;
+    const kvs_key_entry_t *key; /* for the timeline; NULL: not in it */
     /* For the other kinds: carry it out. */
     kvs_status_t (*run)(hvd_pending_t *pending, hvd_job_t *job, const ar_party_t *party,
                         const int64_t *extra);
@@ -32,12 +33,14 @@ struct hvd_pending {
     /* the job's */
     uint64_t ticket;
     int64_t asked_ms;
+    int64_t asked_us; /* of the timeline */
 };
 
 typedef struct hvd_job_options {
     uint64_t fusion_bytes;
     const char *engine;      /* "auto", "shm" or "mpi" */
     const char *mpi_library; /* libmpi.so.40 */
+    const char *timeline;    /* "": none */
 } hvd_job_options_t;
 
 /* Join the job of `settings`, or use the one that is there. Waits until everyone is there. ERR_STATE:
@@ -57,6 +60,8 @@ kvs_status_t hvd_job_check(hvd_job_t *job);
 /* Ask worker 0 for an exchange. `pending` must stay until it is ended, which also happens when
  * something fails. ERR_NO_MEMORY, or as hvd_job_check: it will not be ended. */
 kvs_status_t hvd_job_ask(hvd_job_t *job, hvd_pending_t *pending, hvd_ask_t *ask);
+/* Wait for it no more. False: it is being ended, or has been. */
+bool hvd_job_give_up(hvd_job_t *job, const hvd_pending_t *pending);
 /* This process has closed a store. */
 void hvd_job_say_closed(hvd_job_t *job, uint32_t store);
 

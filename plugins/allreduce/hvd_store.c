@@ -11,6 +11,8 @@
 #include <string.h>
 #include <time.h>
 
+#define CANCEL_LOOK_NS 100000000 /* how often who waits looks whether the store was cancelled */
+
 struct hvd_op {
     kvs_op_t *pub;
     hvd_store_t *store;
@@ -306,6 +308,7 @@ static kvs_status_t prepare(hvd_op_t *op, const kvs_group_t *group)
         (hvd_pending_t){.what = op->pub->verb == KVS_VERB_PUSHPULL ? HVD_REDUCE : HVD_BROADCAST,
                         .reduce = (int)op->pub->reduce,
                         .dtype = kvs_dtype_index(value->dtype),
+                        .key = group->key,
                         .piece = {.n_elems = kvs_tensor_n_elems(value),
                                   .values = group->values,
                                   .n_values = group->n_values,
@@ -489,6 +492,12 @@ kvs_status_t hvd_store_barrier(hvd_store_t *store)
     return status == KVS_OK ? KVS_OK : kvs_fail_context(status, "barrier");
 }
 
+void hvd_store_cancel(hvd_store_t *store)
+{
+    atomic_store_explicit(&store->cancelled, true, memory_order_relaxed);
+    kvs_net_store_cancel(store->net);
+}
+
 /* A call that waits until its pending has ended. */
 typedef struct waiter {
     hvd_pending_t pending; /* first */
@@ -513,7 +522,33 @@ static void wake(hvd_pending_t *pending, kvs_status_t status, const char *text, 
     pthread_mutex_unlock(&waiter->lock);
 }
 
-/* Ask, and wait: the job's thread ends it in any case. */
+/* The job's thread ends it in any case, but a cancelled store does not wait for that. False: it was
+ * cancelled, and is waited for no more. */
+static bool wait_until_ended(hvd_store_t *store, waiter_t *waiter)
+{
+    bool gave_up = false;
+
+    pthread_mutex_lock(&waiter->lock);
+    while (!waiter->has_ended && !gave_up) {
+        struct timespec until;
+
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += CANCEL_LOOK_NS;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        (void)pthread_cond_timedwait(&waiter->changed, &waiter->lock, &until);
+        /* acquire is not needed: nothing else is told by it */
+        if (!waiter->has_ended && atomic_load_explicit(&store->cancelled, memory_order_relaxed)) {
+            pthread_mutex_unlock(&waiter->lock);
+            gave_up = hvd_job_give_up(store->job, &waiter->pending);
+            pthread_mutex_lock(&waiter->lock);
+        }
+    }
+    pthread_mutex_unlock(&waiter->lock);
+    return !gave_up;
+}
+
+/* Ask, and wait. */
 static kvs_status_t ask_and_wait(hvd_store_t *store, waiter_t *waiter, hvd_ask_t *ask)
 {
     kvs_status_t status;
@@ -522,15 +557,10 @@ static kvs_status_t ask_and_wait(hvd_store_t *store, waiter_t *waiter, hvd_ask_t
     pthread_cond_init(&waiter->changed, NULL);
     waiter->pending.end = wake;
     status = hvd_job_ask(store->job, &waiter->pending, ask);
-    if (status == KVS_OK) {
-        pthread_mutex_lock(&waiter->lock);
-        while (!waiter->has_ended) {
-            pthread_cond_wait(&waiter->changed, &waiter->lock);
-        }
-        pthread_mutex_unlock(&waiter->lock);
-        status = waiter->status == KVS_OK
-                     ? KVS_OK
-                     : kvs_fail(waiter->status, "%s", waiter->text == NULL ? "" : waiter->text);
+    if (status == KVS_OK && !wait_until_ended(store, waiter)) {
+        status = kvs_fail(KVS_ERR_CANCELLED, "the store was cancelled");
+    } else if (status == KVS_OK && waiter->status != KVS_OK) {
+        status = kvs_fail(waiter->status, "%s", waiter->text == NULL ? "" : waiter->text);
     }
     free(waiter->text);
     pthread_cond_destroy(&waiter->changed);

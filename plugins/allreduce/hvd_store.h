@@ -20,10 +20,11 @@ typedef struct hvd_store {
     int rank, n_workers;
     int64_t timeout_ms, warning_ms;
     atomic_size_t n_pending; /* operations; relaxed: only of this process's own calls */
-    uint32_t epoch;          /* how often all have joined: counts of keys begin anew */
-    hvd_keys_t keys;         /* of the thread that issues operations */
-    pthread_mutex_t lock;    /* guards the keys' queues and counts, and */
-    hvd_keys_t gather_keys;  /* those of allgather, which are others */
+    atomic_bool cancelled;
+    uint32_t epoch;         /* how often all have joined: counts of keys begin anew */
+    hvd_keys_t keys;        /* of the thread that issues operations */
+    pthread_mutex_t lock;   /* guards the keys' queues and counts, and */
+    hvd_keys_t gather_keys; /* those of allgather, which are others */
 } hvd_store_t;
 
 /* What the core keeps for each of its entries. */
@@ -47,6 +48,8 @@ kvs_status_t hvd_store_close(hvd_store_t *store, int64_t timeout_ms);
 /* pushpull and broadcast. */
 kvs_status_t hvd_store_run(hvd_store_t *store, kvs_op_t *op);
 kvs_status_t hvd_store_barrier(hvd_store_t *store);
+/* Calls that wait return ERR_CANCELLED. Safe in a signal handler. */
+void hvd_store_cancel(hvd_store_t *store);
 kvs_status_t hvd_store_join(hvd_store_t *store, int *ret_last_rank);
 kvs_status_t hvd_store_allgather(hvd_store_t *store, const kvs_key_t *key,
                                  const kvs_tensor_t *value, const kvs_tensor_t *out);

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs of horovod that launchers start, and engines that can't be had."""
+import json
 import os
 import subprocess
 import sys
+import tempfile
 import unittest
 
 KVSTORE = os.environ["KVSTORE"]
@@ -88,6 +90,31 @@ class Engines(unittest.TestCase):
 
     def test_no_shared_memory(self):
         self.want_refusal("use the engine mpi, under mpirun", KVSTORE_ENGINE="shm", KVSTORE_SHM="0")
+
+
+class Timeline(unittest.TestCase):
+    """Every worker writes a trace of its exchanges."""
+
+    def test_keys_are_in_the_files_of_all_workers(self):
+        with tempfile.TemporaryDirectory() as directory:
+            path = directory + "/trace.json"
+            status, output = run(KVSTORE, "run", "-w", "2", "--backend", "horovod", "--", WORKS[0],
+                                 "a_key_submitted_twice_is_exchanged_twice_in_order", KVSTORE_TIMELINE=path)
+            self.assertEqual(status, 0, output)
+            for rank, name in enumerate((path, path + ".1")):
+                with open(name, encoding="utf-8") as file:
+                    events = json.load(file)
+                self.assertEqual({event["pid"] for event in events}, {rank})
+                self.assertEqual({event["name"] for event in events}, {"negotiate", "queue", "exchange"})
+                exchanges = [event for event in events if event["name"] == "exchange"]
+                self.assertEqual([event["args"] for event in exchanges], 4 * [{"fused": 1, "key": "w"}])
+                self.assertTrue(all(event["dur"] >= 0 for event in exchanges))
+
+    def test_a_file_that_can_not_be_written(self):
+        status, output = run(KVSTORE, "run", "-w", "2", "--backend", "horovod", "--grace", "1", "--", *ONE_CASE,
+                             KVSTORE_TIMELINE="/nonexistent/trace")
+        self.assertNotEqual(status, 0)
+        self.assertIn("timeline: /nonexistent/trace", output)
 
 
 class Mpirun(unittest.TestCase):
