@@ -720,14 +720,14 @@ bool net_lane_look_at_ring(net_lane_t *lane, bool *ret_busy)
     valid = net_writer_look(lane->writer, &n_received) == KVS_OK;
     if (valid) {
         records = net_outlink_acknowledge(&lane->out, n_received, &valid);
-        send_queue_locked(lane);
-        tell_room = valid && tell_room_locked(lane);
+        if (!valid) {
+            (void)kvs_fail(KVS_ERR_FORMAT, "a ring says that %llu messages were received, of %llu",
+                           (unsigned long long)n_received, (unsigned long long)lane->out.n_sent);
+        }
     }
-    if (!valid) {
-        (void)kvs_fail(KVS_ERR_FORMAT,
-                       "a ring on which %llu messages are said to be received, "
-                       "of %llu",
-                       (unsigned long long)n_received, (unsigned long long)lane->out.n_sent);
+    if (valid) {
+        send_queue_locked(lane);
+        tell_room = tell_room_locked(lane);
     }
     pthread_mutex_unlock(&lane->lock);
     end_acknowledged(lane, records, tell_room);

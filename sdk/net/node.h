@@ -123,6 +123,8 @@ struct kvs_net_node {
     net_idmap_t inbound; /* their_link -> lane */
     net_lane_t *acks;    /* lanes that may owe an acknowledgement */
     net_lane_t *rings;   /* lanes with a reader or a writer */
+    int64_t
+        offer_again; /* when rings are offered that could not be handed over; 0: there is none */
     kvs_net_store_t *stores;
     int64_t next_beat, rendezvous_deadline;
     net_liveness_t liveness;

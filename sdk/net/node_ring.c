@@ -11,6 +11,7 @@
 
 #define BATCH       64 /* messages of a ring before others have their turn */
 #define TURNS       8  /* of all rings before the clock and the sockets are looked at */
+#define AGAIN_NS    (20 * NET_MS)
 #define MEMORY      (UINT64_C(64) << 20) /* for the rings of a node, if there are not very many */
 #define RING_ENOUGH (UINT64_C(2) << 20)  /* with messages of 256 KiB each still goes through it */
 
@@ -60,6 +61,14 @@ static uint64_t ring_bytes(const kvs_net_node_t *node)
     return window < bytes ? window : bytes;
 }
 
+static void wish_again(kvs_net_node_t *node, net_lane_t *lane)
+{
+    pthread_mutex_lock(&lane->lock);
+    lane->wants_ring = true;
+    pthread_mutex_unlock(&lane->lock);
+    node->offer_again = net_now() + AGAIN_NS;
+}
+
 static void offer(kvs_net_node_t *node, net_lane_t *lane)
 {
     net_peer_t *peer = lane->peer;
@@ -74,6 +83,11 @@ static void offer(kvs_net_node_t *node, net_lane_t *lane)
     }
     cause = hand_over(node, lane, writer->memory.n_bytes, fd);
     close(fd);
+    if (cause == EAGAIN) { /* many others are at its door */
+        net_writer_free(writer);
+        wish_again(node, lane);
+        return;
+    }
     if (cause != 0) {
         net_writer_free(writer);
         say_by_socket(peer, cause == ECONNREFUSED ? "it does not share memory" : strerror(cause));
@@ -298,8 +312,13 @@ void net_rings_spin(kvs_net_node_t *node)
 
 int64_t net_rings_look_at_clock(kvs_net_node_t *node)
 {
-    int64_t next = NET_NEVER;
+    int64_t next;
 
+    if (node->offer_again != 0 && net_now() >= node->offer_again) {
+        node->offer_again = 0;
+        net_rings_offer(node);
+    }
+    next = node->offer_again != 0 ? node->offer_again : NET_NEVER;
     for (net_lane_t *lane = node->rings; lane != NULL; lane = lane->next_ring) {
         int64_t until = atomic_load_explicit(&lane->held_up_until, memory_order_relaxed);
         int64_t now = until == 0 ? 0 : net_now();

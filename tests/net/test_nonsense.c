@@ -5,6 +5,9 @@
 
 #include "node.h"
 
+#include <errno.h>
+#include <unistd.h>
+
 static net_lane_t *lane_to(const member_t *from, int role, int rank)
 {
     return ((const net_peer_t *)(const void *)crowd_peer(from, role, rank))->lanes;
@@ -116,14 +119,96 @@ static void a_reader_that_says_it_has_read_what_was_never_written_is_shut_out(vo
     net_node_ring(crowd.worker[0].node);
     event = crowd_await_event(&crowd.worker[0], KVS_NET_EVENT_DEAD);
     KT_HAS(event->peer, "server 0");
-    KT_HAS(event->text, "as it sent nonsense: a ring");
+    KT_HAS(event->text, "as it sent nonsense: a ring written up to");
+    crowd_close(&crowd);
+}
+
+/* ---- A door with a crowd before it ------------------------------------------------------------ */
+
+static void wait_at_gate(member_t *member, kvs_net_message_t *message)
+{
+    pthread_mutex_lock(member->arg);
+    pthread_mutex_unlock(member->arg);
+    kvs_net_message_release(message);
+}
+
+static void note_call(void *arg)
+{
+    atomic_store((_Atomic bool *)arg, true);
+}
+
+static bool was_called(void *arg)
+{
+    return atomic_load((_Atomic bool *)arg);
+}
+
+/* What the node's thread had to do is done. */
+static void pass_by_thread(kvs_net_node_t *node)
+{
+    for (int i = 0; i < 2; i++) {
+        _Atomic bool called = false;
+
+        KT_OK(kvs_net_node_call(node, note_call, &called));
+        kt_until(was_called, &called, "a call on the node's thread");
+    }
+}
+
+static void a_ring_that_cannot_be_handed_over_yet_is_offered_again(void)
+{
+    pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+    net_note_t junk = {.kind = 99};
+    kvs_net_send_t send = KVS_NET_SEND_INIT;
+    net_door_address_t to;
+    crowd_t crowd;
+    int stranger = -1, cause = 0;
+
+    crowd_init(&crowd, 2, 1);
+    crowd.settings.shm = KVS_NET_SHM_AUTO;
+    crowd_open(&crowd);
+    crowd.server[0].arg = &gate;
+    crowd.server[0].message = wait_at_gate;
+    pthread_mutex_lock(&gate);
+    KT_OK(
+        kvs_net_send(crowd.worker[0].node, crowd_peer(&crowd.worker[0], KVS_NET_SERVER, 0), &send));
+    pass_by_thread(crowd.worker[0].node);
+    KT_OK(net_door_open(0, &stranger));
+    to = net_door_address(
+        ((const net_peer_t *)(const void *)kvs_net_node_self(crowd.server[0].node))->incarnation);
+    for (int i = 0; i < 100000 && cause == 0; i++) {
+        cause = net_door_send(stranger, &to, &junk, -1);
+    }
+    KT_INT(cause, EAGAIN);
+    KT_OK(
+        kvs_net_send(crowd.worker[1].node, crowd_peer(&crowd.worker[1], KVS_NET_SERVER, 0), &send));
+    pass_by_thread(crowd.worker[1].node);
+    pthread_mutex_unlock(&gate);
+    kt_until(has_ring, &crowd.worker[1], "a ring");
+    close(stranger);
+    crowd_close(&crowd);
+}
+
+static void a_reader_that_acknowledges_what_was_never_sent_is_shut_out(void)
+{
+    crowd_t crowd;
+    net_lane_t *lane;
+
+    open_sharing(&crowd);
+    lane = lane_to(&crowd.worker[0], KVS_NET_SERVER, 0);
+    pthread_mutex_lock(&lane->lock);
+    atomic_store(&lane->writer->ring->received, lane->out.n_sent + 1);
+    pthread_mutex_unlock(&lane->lock);
+    net_node_ring(crowd.worker[0].node);
+    KT_HAS(crowd_await_event(&crowd.worker[0], KVS_NET_EVENT_DEAD)->text,
+           "as it sent nonsense: a ring says that");
     crowd_close(&crowd);
 }
 
 static const kt_test_t tests[] = {
+    KT_TEST(a_reader_that_acknowledges_what_was_never_sent_is_shut_out),
     KT_TEST(a_tail_far_ahead_shuts_the_writer_out),
     KT_TEST(an_entry_without_bytes_shuts_the_writer_out),
     KT_TEST(a_number_that_came_before_shuts_the_writer_out),
+    KT_TEST(a_ring_that_cannot_be_handed_over_yet_is_offered_again),
     KT_TEST(a_reader_that_says_it_has_read_what_was_never_written_is_shut_out),
 };
 
