@@ -9,6 +9,7 @@
 #ifndef DIST_DEPOT_H
 #define DIST_DEPOT_H
 
+#include "dist_command.h"
 #include "dist_finite.h"
 #include "dist_map.h"
 #include "dist_message.h"
@@ -416,13 +417,22 @@ void dist_depot_tell(dist_depot_t *depot, int worker, uint64_t key, kvs_status_t
 /* An answer's body is no longer read. */
 void dist_depot_let_go(dist_depot_t *depot);
 
+/* ---- Commands: dist_command.c ------------------------------------------------------------------------------ */
+
+void dist_command_take(dist_depot_t *depot, const dist_header_t *header,
+                       const kvs_net_message_t *message);
+dist_commands_t *dist_server_lock_commands(dist_server_t *server);
+/* And wake the thread that serves. */
+void dist_server_unlock_commands(dist_server_t *server);
+void dist_server_stop(dist_server_t *server);
+dist_profile_t *dist_server_profile(dist_server_t *server);
+
 /* ---- What a server shows: dist_status.c ---------------------------------------------------------------- */
 
 /* The text, to be freed, of the server `arg`; NULL: none. Not on the node's thread. */
 char *dist_status_look(void *arg);
 /* On the node's thread: */
 kvs_net_node_t *dist_server_node(const dist_server_t *server);
-dist_profile_t *dist_server_profile(dist_server_t *server);
 const char *dist_server_job(const dist_server_t *server);
 const dist_depot_t *dist_server_depots(const dist_server_t *server);       /* the first */
 const char *dist_server_why_gone(const dist_server_t *server, int worker); /* NULL: it is there */

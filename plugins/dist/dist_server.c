@@ -15,26 +15,6 @@
 
 #define TICK_MS 100
 
-enum {
-    HEAD_CONTROLLER,
-    HEAD_MULTI_PRECISION,
-    HEAD_STOP,
-    HEAD_SYNC,
-    HEAD_COMPRESSION,
-    HEAD_PROFILER
-};
-
-/* A command that waits for the controller. */
-typedef struct command {
-    struct command *next;
-    const kvs_net_peer_t *from;
-    uint32_t store;
-    uint64_t request;
-    int head;
-    size_t n_bytes;
-    char bytes[];
-} command_t;
-
 struct dist_server {
     kvs_net_node_t *node; /* fixed after open */
     char *job_id;
@@ -50,11 +30,8 @@ struct dist_server {
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    kvs_controller_t controller; /* guarded by lock, as what follows; NULL: none */
-    void *controller_arg;
-    bool holds_commands; /* until it serves */
-    command_t *commands; /* for it, oldest first */
-    bool ended;          /* guarded by lock, as what follows */
+    dist_commands_t commands; /* guarded by lock, as what follows */
+    bool ended;
     kvs_status_t status;
     char *text;
 };
@@ -402,7 +379,7 @@ void dist_depot_send_record(dist_depot_t *depot, int worker, uint64_t request,
     dist_bytes_release(&body);
 }
 
-/* ---- Commands ----------------------------------------------------------------------------------------- */
+/* ---- The end, and commands ----------------------------------------------------------------------------------------- */
 
 static void end(dist_server_t *server, kvs_status_t status, const char *text)
 {
@@ -416,131 +393,44 @@ static void end(dist_server_t *server, kvs_status_t status, const char *text)
     pthread_mutex_unlock(&server->lock);
 }
 
-/* Hand it to the thread that serves, if there is a controller; it answers. */
-static bool give_to_controller(dist_depot_t *depot, const dist_header_t *header,
-                               const kvs_net_message_t *message)
+void dist_server_stop(dist_server_t *server)
 {
-    dist_server_t *server = depot->server;
-    command_t *command = malloc(sizeof(*command) + message->n_body_bytes + 1);
-    command_t **link = &server->commands;
-    bool taken = false;
+    end(server, KVS_OK, "");
+}
 
+dist_commands_t *dist_server_lock_commands(dist_server_t *server)
+{
     pthread_mutex_lock(&server->lock);
-    if ((server->controller != NULL || server->holds_commands) && command != NULL) {
-        *command = (command_t){.from = message->from,
-                               .store = depot->number,
-                               .request = header->request,
-                               .head = (int)header->first,
-                               .n_bytes = message->n_body_bytes};
-        if (message->n_body_bytes > 0) {
-            memcpy(command->bytes, message->body, message->n_body_bytes);
-        }
-        while (*link != NULL) {
-            link = &(*link)->next;
-        }
-        *link = command;
-        command = NULL;
-        taken = true;
-        pthread_cond_broadcast(&server->changed);
-    }
+    return &server->commands;
+}
+
+void dist_server_unlock_commands(dist_server_t *server)
+{
+    pthread_cond_broadcast(&server->changed);
     pthread_mutex_unlock(&server->lock);
-    free(command);
-    return taken;
-}
-
-static void warn_unknown(const dist_server_t *server, int64_t head, size_t n_bytes,
-                         const kvs_net_peer_t *from)
-{
-    kvs_log(KVS_LOG_WARN, "dist",
-            "server %d: %s command %lld with %zu bytes from %s is passed over%s",
-            kvs_net_node_rank(server->node), head == HEAD_CONTROLLER ? "the" : "unknown",
-            (long long)head, n_bytes, from->label,
-            head == HEAD_CONTROLLER ? ": optimizers come by set_optimizer, as names and parameters"
-                                    : "; a controller (kvs_store_set_controller) would get it");
-}
-
-/* On the thread that serves; the lock is released meanwhile. */
-static void run_command(dist_server_t *server, command_t *command)
-{
-    kvs_controller_t controller = server->controller;
-    void *arg = server->controller_arg;
-    dist_header_t header = {.kind = DIST_DONE, .request = command->request};
-    uint8_t bytes[DIST_MAX_HEADER_BYTES];
-    kvs_net_send_t net = KVS_NET_SEND_INIT;
-
-    pthread_mutex_unlock(&server->lock);
-    if (controller == NULL) {
-        warn_unknown(server, command->head, command->n_bytes, command->from);
-    } else {
-        header.status = controller(command->head, command->bytes, command->n_bytes, arg);
-    }
-    header.status = header.status > 0 ? KVS_ERR_CALLBACK : header.status;
-    net.flags = KVS_NET_URGENT;
-    net.store = command->store;
-    net.header = bytes;
-    net.n_header_bytes = dist_header_encode(&header, bytes);
-    net.body = header.status == KVS_OK ? "" : kvs_plugin_host->last_error();
-    net.n_body_bytes = strlen(net.body);
-    /* Whoever can't be reached is seen to die or leave. */
-    (void)kvs_net_send(server->node, command->from, &net);
-    free(command);
-    pthread_mutex_lock(&server->lock);
-}
-
-static void run_commands(dist_server_t *server)
-{
-    server->holds_commands = false;
-    while (server->commands != NULL && !server->ended) {
-        command_t *command = server->commands;
-
-        server->commands = command->next;
-        run_command(server, command);
-    }
 }
 
 void dist_server_set_controller(dist_server_t *server, kvs_controller_t fn, void *arg)
 {
     pthread_mutex_lock(&server->lock);
-    server->controller = fn;
-    server->controller_arg = arg;
+    server->commands.controller = fn;
+    server->commands.arg = arg;
     pthread_mutex_unlock(&server->lock);
 }
 
-static void take_command(dist_depot_t *depot, const dist_header_t *header,
-                         const kvs_net_message_t *message)
+/* On the thread that serves; the lock is released while one runs. */
+static void run_commands_locked(dist_server_t *server)
 {
-    int worker = message->from->rank;
-    kvs_status_t status = KVS_OK;
-    const char *text = "";
-    bool is_own = header->first > HEAD_CONTROLLER && header->first <= HEAD_PROFILER;
+    dist_command_t *command;
 
-    if (!is_own && give_to_controller(depot, header, message)) {
-        return;
-    }
-    switch (header->first) {
-    case HEAD_MULTI_PRECISION: /* a parameter of the optimizer */
-    case HEAD_SYNC:            /* servers of this backend are in no other mode */
-        break;
-    case HEAD_STOP:
-        kvs_log(KVS_LOG_INFO, "dist", "server %d is stopped by %s", depot->rank,
-                message->from->label);
-        break;
-    case HEAD_COMPRESSION:
-        status = KVS_ERR_NOT_IMPLEMENTED;
-        text = "not implemented: compression by command; call set_gradient_compression";
-        break;
-    case HEAD_PROFILER:
-        status = dist_profile_command(&depot->server->profile, depot->rank, message->body,
-                                      message->n_body_bytes);
-        text = status == KVS_OK ? "" : kvs_plugin_host->last_error();
-        break;
-    default:
-        warn_unknown(depot->server, header->first, message->n_body_bytes, message->from);
-        break;
-    }
-    dist_depot_send_done(depot, worker, header->request, status, text);
-    if (header->first == HEAD_STOP) {
-        end(depot->server, KVS_OK, "");
+    server->commands.held = false;
+    while (!server->ended && (command = dist_commands_take(&server->commands)) != NULL) {
+        kvs_controller_t controller = server->commands.controller;
+        void *arg = server->commands.arg;
+
+        pthread_mutex_unlock(&server->lock);
+        dist_command_run(command, server->node, controller, arg);
+        pthread_mutex_lock(&server->lock);
     }
 }
 
@@ -745,7 +635,7 @@ static void take(dist_depot_t *depot, const dist_header_t *header, kvs_net_messa
         dist_join_take(depot, header, message->from->rank);
         break;
     case DIST_COMMAND:
-        take_command(depot, header, message);
+        dist_command_take(depot, header, message);
         break;
     case DIST_CLOSE:
         take_close(depot, message->from->rank);
@@ -830,12 +720,7 @@ static void free_server(dist_server_t *server)
         free_depot(server->depots);
         server->depots = next;
     }
-    while (server->commands != NULL) {
-        command_t *next = server->commands->next;
-
-        free(server->commands);
-        server->commands = next;
-    }
+    dist_commands_release(&server->commands);
     for (int i = 0; i < server->n_gone; i++) {
         free(server->gone[i]);
     }
@@ -864,7 +749,7 @@ kvs_status_t dist_server_open(kvs_net_job_t *job, const kvs_net_fact_t *facts, u
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&server->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    server->holds_commands = with_controller;
+    server->commands.held = with_controller;
     server->job_id = strdup(job_id);
     args.role = KVS_NET_SERVER;
     args.facts = facts;
@@ -913,7 +798,7 @@ kvs_status_t dist_server_wait_end(dist_server_t *server, int64_t timeout_ms)
 
     pthread_mutex_lock(&server->lock);
     while (!server->ended && waited != ETIMEDOUT) {
-        run_commands(server);
+        run_commands_locked(server);
         if (server->ended) {
             break;
         }
