@@ -65,7 +65,8 @@ static size_t bucket_of(const byteps_book_t *book, const byteps_place_t *place)
 static bool is_of(const byteps_place_t *place, const byteps_header_t *key)
 {
     return place->has_name == key->has_name && place->number == key->number &&
-           place->n_name == key->n_name && memcmp(place->name, key->name, key->n_name) == 0;
+           place->n_name == key->n_name &&
+           (key->n_name == 0 || memcmp(place->name, key->name, key->n_name) == 0);
 }
 
 static bool grow(byteps_book_t *book)
@@ -111,7 +112,9 @@ static byteps_place_t *get(byteps_book_t *book, const byteps_header_t *key)
     place->has_name = key->has_name;
     place->number = key->number;
     place->n_name = key->n_name;
-    memcpy(place->name, key->name, key->n_name);
+    if (key->n_name > 0) {
+        memcpy(place->name, key->name, key->n_name);
+    }
     i = bucket_of(book, place);
     place->next = book->buckets[i];
     book->buckets[i] = place;
