@@ -194,7 +194,7 @@ static kvs_status_t add_children(slice_t *slice, int32_t parent)
 {
     const void *src[DEVICE_TREE_MAX] = {source(slice, parent)};
     kvs_sum_item_t sum = {.n = slice->n, .src = src, .n_src = 1, .n_dst = 1};
-    void *dst = target(slice, parent);
+    void *dst = parent == slice->tree->root ? target(slice, parent) : NULL;
     kvs_status_t status = KVS_OK;
 
     for (int32_t i = 0; i < slice->tree->n && status == KVS_OK; i++) {

@@ -18,6 +18,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static double_clique_t *cliques;
+static struct ncclComm *comms;
 static nccl_double_counts_t counts;
 static struct {
     int version, init;
@@ -212,7 +213,11 @@ API ncclResult_t ncclCommInitRankConfig(ncclComm_t *ret_comm, int n_ranks, ncclU
     comm->stuck = faults.init;
     result = comm->clique == NULL ? refuse(ncclInvalidArgument, "no such unique id")
                                   : join_locked(comm->clique, comm);
-    counts.inits += result == ncclSuccess;
+    if (result == ncclSuccess) {
+        counts.inits++;
+        comm->older = comms;
+        comms = comm;
+    }
     pthread_mutex_unlock(&lock);
     if (result != ncclSuccess) {
         free(comm);
@@ -255,7 +260,7 @@ static ncclResult_t leave(ncclComm_t comm, uint64_t *counter)
     }
     ++*counter;
     pthread_mutex_unlock(&lock);
-    return ncclSuccess; /* its memory stays: work that is queued may name it */
+    return ncclSuccess;
 }
 
 API ncclResult_t ncclCommFinalize(ncclComm_t comm)

@@ -60,6 +60,8 @@ struct ncclComm {
     ncclResult_t failure;
     CUstream held; /* a stream that a fault has stopped */
     char text[256];
+    struct ncclComm
+        *older; /* of this process; none is freed, since work that is queued may name it */
 };
 
 /* One collective as one rank has asked for it. */

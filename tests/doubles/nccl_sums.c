@@ -4,7 +4,8 @@
  * have come to it; their streams go on when it has. */
 #include "nccl_double.h"
 
-#include <math.h>
+#include "half.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -23,42 +24,6 @@ size_t nccl_double_dtype_bytes(ncclDataType_t dtype)
 }
 
 /* ---- Arithmetic ---------------------------------------------------------------------------------- */
-
-static float half_value(uint16_t bits)
-{
-    int exponent = bits >> 10 & 31, fraction = bits & 1023;
-    float value = exponent == 31  ? (fraction ? NAN : INFINITY)
-                  : exponent == 0 ? ldexpf((float)fraction, -24)
-                                  : ldexpf((float)(fraction + 1024), exponent - 25);
-
-    return bits & 0x8000 ? -value : value;
-}
-
-static uint16_t half_bits(float value)
-{
-    _Float16 half = (_Float16)value;
-    uint16_t bits;
-
-    memcpy(&bits, &half, sizeof(bits));
-    return bits;
-}
-
-static float brain_value(uint16_t bits)
-{
-    uint32_t wide = (uint32_t)bits << 16;
-    float value;
-
-    memcpy(&value, &wide, sizeof(value));
-    return value;
-}
-
-static uint16_t brain_bits(float value)
-{
-    uint32_t wide;
-
-    memcpy(&wide, &value, sizeof(wide));
-    return isnan(value) ? 0x7fc0 : (uint16_t)((wide + 0x7fff + (wide >> 16 & 1)) >> 16);
-}
 
 #define COMBINE(acc, x, op)                                                                        \
     ((op) == ncclMax    ? ((acc) > (x) ? (acc) : (x))                                              \
@@ -99,9 +64,9 @@ static void reduce(const double_slot_t *slots, int n_ranks, ncclDataType_t dtype
     case ncclFloat64:
         REDUCE_AS(double, double, , );
     case ncclFloat16:
-        REDUCE_AS(uint16_t, float, half_value, half_bits);
+        REDUCE_AS(uint16_t, float, kvs_f16_to_f32, kvs_f32_to_f16);
     case ncclBfloat16:
-        REDUCE_AS(uint16_t, float, brain_value, brain_bits);
+        REDUCE_AS(uint16_t, float, kvs_bf16_to_f32, kvs_f32_to_bf16);
     default:
         break;
     }
@@ -182,11 +147,12 @@ static int exchange(const work_t *work, size_t send_at, size_t recv_at, size_t n
     for (int i = 0; i < work->n_calls; i++) {
         const double_call_t *call = &work->calls[i];
         size_t size = nccl_double_dtype_bytes(call->dtype);
-        char *to = (char *)call->recv + recv_at * size;
+        char *to;
 
         if (root >= 0 && call->comm->rank != root) {
             continue;
         }
+        to = (char *)call->recv + recv_at * size;
         if (source >= 0) {
             memcpy(to, clique->region->slots[source].chunk, n * size);
         } else {
