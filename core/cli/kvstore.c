@@ -127,7 +127,8 @@ static const command_t commands[] = {
     {"status", "[--job ID]", "what the servers of jobs on this host say of themselves",
      "Asks each server that this user runs on this host, and prints its job, the workers and which of\n"
      "them are gone, and of each store keys, bytes of values, optimizer states and pushes that wait,\n"
-     "rounds, and whom a round waits for; then its memory beside the bound that it should keep to.\n"
+     "rounds, and whom a round waits for; then bytes by path, and its memory beside the bound that it\n"
+     "should keep to.\n"
      "\n"
      "  --job ID   only the job of this name (KVSTORE_JOB_ID)\n"
      "\n"

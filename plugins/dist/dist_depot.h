@@ -371,6 +371,7 @@ struct dist_depot {
     int rank;        /* the server's */
     int n_workers, n_servers;
     bool is_async;
+    int64_t opened_ns;
     dist_nonfinite_t nonfinite;
     dist_join_t *joins; /* by rank */
     dist_wait_t join_wait;

@@ -163,6 +163,7 @@ static void open_depot(dist_server_t *server, const kvs_net_event_t *event)
         return;
     }
     depot->slice = dist_p3_slice_of(event->facts, event->n_facts);
+    depot->opened_ns = dist_now_ns();
     depot->is_async = event->n_facts > 0 && dist_type_is_async(event->facts[0].value);
     for (uint32_t i = 0; i < event->n_facts; i++) {
         if (strcmp(event->facts[i].name, "option nonfinite") ==

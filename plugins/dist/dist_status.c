@@ -138,10 +138,11 @@ static void write_store(FILE *out, const dist_depot_t *depot, sums_t *all)
 
     fprintf(out,
             "  store %u, %s: keys %" PRIu64 ", values %.1f MB, states %.1f MB, waiting %.1f MB, "
-            "rounds %" PRIu64 "\n",
+            "rounds %" PRIu64 ", of them %.1f a second since the store was opened\n",
             depot->number, depot->is_async ? "asynchronous" : "synchronous", sums.n_keys,
             (double)sums.n_values / BYTES_PER_MB, (double)sums.n_states / BYTES_PER_MB,
-            (double)sums.n_waiting / BYTES_PER_MB, sums.n_rounds);
+            (double)sums.n_waiting / BYTES_PER_MB, sums.n_rounds,
+            (double)sums.n_rounds * 1e9 / (double)(now - depot->opened_ns + 1));
     for (size_t i = 0; i < depot->entries.n_items; i++) {
         const dist_entry_t *entry = depot->entries.items[i].value;
 
@@ -165,6 +166,20 @@ static void write_workers(FILE *out, const dist_server_t *server, kvs_net_node_t
 
         fprintf(out, "  %s%s%s\n", kvs_net_node_peer(node, KVS_NET_WORKER, w)->label,
                 why == NULL ? "" : ": ", why == NULL ? "" : why);
+    }
+}
+
+static void write_traffic(FILE *out, kvs_net_node_t *node)
+{
+    kvs_net_traffic_t traffic = KVS_NET_TRAFFIC_INIT;
+
+    kvs_net_node_traffic(node, &traffic);
+    for (int path = 0; path < KVS_NET_N_PATHS; path++) {
+        fprintf(out,
+                "  by %s: received %.1f MB in %" PRIu64 " messages, sent %.1f MB in %" PRIu64 "\n",
+                kvs_net_path_name(path), (double)traffic.received[path].n_bytes / BYTES_PER_MB,
+                traffic.received[path].n_messages,
+                (double)traffic.sent[path].n_bytes / BYTES_PER_MB, traffic.sent[path].n_messages);
     }
 }
 
@@ -201,6 +216,7 @@ static void write_down(FILE *out, const dist_server_t *server)
             write_store(out, depot, &all);
         }
     }
+    write_traffic(out, node);
     fprintf(out, "  memory: %.1f MB resident, bound %.1f MB\n", resident_mb(),
             (double)(all.n_values + all.n_states + all.n_waiting + SPARE_BYTES) / BYTES_PER_MB);
 }

@@ -47,7 +47,8 @@ static void a_round_that_waits_is_shown(void)
         KT_TRUE(has(text, ": server 0 (host "));
         KT_TRUE(has(text, "of 1 servers and 2 workers"));
         KT_TRUE(has(text, "store 2, synchronous: keys 2, values 0.0 MB"));
-        KT_TRUE(has(text, "rounds 1\n"));
+        KT_TRUE(has(text, "rounds 1, of them "));
+        KT_TRUE(has(text, "  by tcp: received "));
         KT_TRUE(has(text, "key 'fc.weight', round 1: waits "));
         KT_TRUE(has(text, " s for worker 1 (host "));
         KT_TRUE(has(text, "MB resident, bound 67.1 MB"));
