@@ -148,7 +148,7 @@ static void owe(dist_name_t *name, int worker, kvs_status_t status, const char *
     name->owed_text = strdup(text);
 }
 
-/* Told to the worker at once, and to the others at their next use of the key. */
+/* Told to the worker, and to the others at their next use of the key. */
 static void disagree(dist_name_t *name, int worker, uint64_t request, const dist_record_t *record)
 {
     dist_depot_t *depot = name->depot;
@@ -166,12 +166,12 @@ static void disagree(dist_name_t *name, int worker, uint64_t request, const dist
              kvs_dtype_name(kvs_dtype(record->dtype)), dist_depot_worker_label(depot, 0),
              ours->row_sparse ? "row-sparse " : "", DIST_SHAPE_TEXT(ours),
              kvs_dtype_name(kvs_dtype(ours->dtype)));
-    dist_depot_send_done(depot, worker, request, status, text);
-    for (int w = 0; w < depot->n_workers; w++) {
+    for (int w = 0; w < depot->n_workers; w++) { /* before it can tell them by other ways */
         if (w != worker) {
             owe(name, w, status, text);
         }
     }
+    dist_depot_send_done(depot, worker, request, status, text);
 }
 
 static void answer(dist_name_t *name, int worker, uint64_t request, const dist_record_t *record)

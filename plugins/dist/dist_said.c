@@ -37,15 +37,15 @@ static void refuse_other(dist_depot_t *depot, const dist_said_t *said, const cha
              dist_spec_text(message->body, message->n_body_bytes, theirs),
              dist_depot_worker_label(depot, said->worker),
              dist_spec_text(said->bytes, said->n_bytes, ours));
-    dist_depot_send_done(depot, worker, header->request, KVS_ERR_ARGUMENT, text);
     for (int w = 0; w < depot->n_workers && depot->rank == 0; w++) {
-        if (w != worker) {
+        if (w != worker) { /* before it can tell them by other ways */
             char told[sizeof(text) + 32];
 
             snprintf(told, sizeof(told), "%s: %s", call, text);
             dist_depot_tell(depot, w, 0, KVS_ERR_ARGUMENT, told);
         }
     }
+    dist_depot_send_done(depot, worker, header->request, KVS_ERR_ARGUMENT, text);
 }
 
 bool dist_said_is_same(dist_depot_t *depot, const dist_said_t *said, const char *call,

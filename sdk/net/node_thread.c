@@ -613,6 +613,7 @@ static void wait_and_receive(kvs_net_node_t *node, struct pollfd *items, bool *i
         answer_door(node);
     }
     if (node->control_used || items[CONTROL].revents != 0) {
+        (void)net_rings_poll(node); /* what a peer said before it told the scheduler */
         net_node_receive_control(node);
     }
     if (!knows_peers && node->peers != NULL) {
