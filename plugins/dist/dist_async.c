@@ -240,7 +240,7 @@ void dist_async_take_push(dist_entry_t *entry, const dist_header_t *header,
     }
     if (round == NULL) {
         dist_depot_send_done(entry->depot, worker, header->request, KVS_ERR_INTERNAL, misfit);
-        kvs_net_message_release(message);
+        dist_message_release(message);
         return;
     }
     look_at_coming(entry, worker);

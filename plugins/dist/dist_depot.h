@@ -9,6 +9,7 @@
 #ifndef DIST_DEPOT_H
 #define DIST_DEPOT_H
 
+#include "dist_batch.h"
 #include "dist_command.h"
 #include "dist_finite.h"
 #include "dist_map.h"

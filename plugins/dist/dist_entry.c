@@ -27,7 +27,7 @@ void dist_entry_free(dist_entry_t *entry)
     while (entry->pulls != NULL) {
         dist_pull_t *next = entry->pulls->next;
 
-        kvs_net_message_release(entry->pulls->message);
+        dist_message_release(entry->pulls->message);
         free(entry->pulls);
         entry->pulls = next;
     }
@@ -239,7 +239,9 @@ void dist_entry_send_part(dist_entry_t *entry, int worker, uint64_t request, int
         entry->n_readers++;
         depot->n_readers++;
     }
-    if (dist_out_send(depot, worker, priority, &net) != KVS_OK && !copied) {
+    if (copied && entry->n_parts == 1) {
+        dist_out_post(depot, worker, &net);
+    } else if (dist_out_send(depot, worker, priority, &net) != KVS_OK && !copied) {
         entry->parts[part].n_readers--;
         entry->n_readers--;
         depot->n_readers--;
@@ -270,10 +272,10 @@ static void answer_pull(dist_entry_t *entry, const dist_header_t *header, int wo
         dist_rows_answer(entry, header, message);
     } else if (header->kind == DIST_GET_STATES) {
         dist_states_answer(entry, header, worker);
-        kvs_net_message_release(message);
+        dist_message_release(message);
     } else {
         send_value(entry, worker, header->request, header->priority);
-        kvs_net_message_release(message);
+        dist_message_release(message);
     }
 }
 
@@ -319,14 +321,14 @@ void dist_entry_take_pull(dist_entry_t *entry, const dist_header_t *header,
     if (pull == NULL) {
         dist_depot_send_done(entry->depot, worker, header->request, KVS_ERR_NO_MEMORY,
                              "no memory for a pull that waits");
-        kvs_net_message_release(message);
+        dist_message_release(message);
         return;
     }
     *pull = (dist_pull_t){NULL, worker, *header, NULL};
     if (header->kind == DIST_PULL_ROWS) {
         pull->message = message;
     } else {
-        kvs_net_message_release(message);
+        dist_message_release(message);
     }
     wait_for_round(entry, pull);
 }

@@ -49,6 +49,7 @@ static const struct {
     [DIST_JOIN] = {NOTHING, 0},
     [DIST_DELETE] = {NOTHING, 1},
     [DIST_PATIENCE] = {NOTHING, 0},
+    [DIST_BATCH] = {ANYTHING, 0},
 };
 
 /* Written through a fixed array: dist_bytes_t would allocate for each message. */

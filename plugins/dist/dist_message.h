@@ -73,6 +73,7 @@ typedef enum dist_kind {
     DIST_DELETE, /* this worker has forgotten the key; DONE */
     /* to workers */
     DIST_PATIENCE, /* the answer to the request takes its time */
+    DIST_BATCH,    /* either way: `n` small messages in one */
     DIST_N_KINDS
 } dist_kind_t;
 

@@ -16,7 +16,7 @@ typedef struct answer {
 
 kvs_status_t dist_outs_new(int n_workers, dist_outs_t **ret_outs)
 {
-    dist_outs_t *outs = calloc(1, sizeof(*outs) + (size_t)n_workers * sizeof(outs->queues[0]));
+    dist_outs_t *outs = calloc(1, sizeof(*outs) + (size_t)n_workers * sizeof(outs->to[0]));
 
     if (outs == NULL) {
         return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for queues to %d workers", n_workers);
@@ -58,7 +58,7 @@ static void drop(dist_queue_t *queue, answer_t *answer, kvs_status_t status)
 kvs_status_t dist_out_send(dist_depot_t *depot, int worker, int32_t priority,
                            const kvs_net_send_t *net)
 {
-    dist_queue_t *queue = &depot->outs->queues[worker];
+    dist_queue_t *queue = &depot->outs->to[worker].queue;
     const kvs_net_peer_t *peer = kvs_net_node_peer(depot->node, KVS_NET_WORKER, worker);
     kvs_status_t status =
         queue->n == 0 ? kvs_net_send(depot->node, peer, net) : (kvs_status_t)KVS_NET_AGAIN;
@@ -75,9 +75,52 @@ kvs_status_t dist_out_send(dist_depot_t *depot, int worker, int32_t priority,
     return KVS_OK; /* an event tells when there is room */
 }
 
+/* Whoever can't be reached is seen to die or leave. */
+static void send_batch(dist_depot_t *depot, int worker)
+{
+    kvs_net_send_t net = KVS_NET_SEND_INIT;
+
+    net.flags = KVS_NET_URGENT;
+    net.store = depot->number;
+    if (dist_batch_send(&depot->outs->to[worker].batch, depot->node,
+                        kvs_net_node_peer(depot->node, KVS_NET_WORKER, worker), net) != KVS_OK) {
+        dist_batch_release(&depot->outs->to[worker].batch);
+    }
+}
+
+void dist_out_post(dist_depot_t *depot, int worker, const kvs_net_send_t *net)
+{
+    dist_batch_t *batch = &depot->outs->to[worker].batch;
+    kvs_net_send_t urgent = *net;
+
+    if (depot->outs->gathers && net->n_body_bytes <= DIST_BATCH_SMALL &&
+        dist_batch_add(batch, net)) {
+        if (batch->bytes.n > DIST_BATCH_BYTES) {
+            send_batch(depot, worker);
+        }
+        return;
+    }
+    urgent.flags |= KVS_NET_URGENT;
+    (void)kvs_net_send(depot->node, kvs_net_node_peer(depot->node, KVS_NET_WORKER, worker),
+                       &urgent);
+}
+
+void dist_outs_gather(dist_outs_t *outs)
+{
+    outs->gathers = true;
+}
+
+void dist_outs_send_gathered(dist_depot_t *depot)
+{
+    depot->outs->gathers = false;
+    for (int w = 0; w < depot->outs->n_workers; w++) {
+        send_batch(depot, w);
+    }
+}
+
 void dist_out_go_on(dist_outs_t *outs, kvs_net_node_t *node, int worker)
 {
-    dist_queue_t *queue = &outs->queues[worker];
+    dist_queue_t *queue = &outs->to[worker].queue;
     const kvs_net_peer_t *peer = kvs_net_node_peer(node, KVS_NET_WORKER, worker);
     dist_item_t *item;
 
@@ -112,7 +155,7 @@ static void drop_of(dist_queue_t *queue, const dist_depot_t *depot)
 void dist_outs_drop(dist_outs_t *outs, const dist_depot_t *depot)
 {
     for (int w = 0; w < outs->n_workers; w++) {
-        drop_of(&outs->queues[w], depot);
+        drop_of(&outs->to[w].queue, depot);
     }
 }
 
@@ -123,7 +166,8 @@ void dist_outs_free(dist_outs_t *outs)
     }
     dist_outs_drop(outs, NULL);
     for (int w = 0; w < outs->n_workers; w++) {
-        dist_queue_release(&outs->queues[w]);
+        dist_queue_release(&outs->to[w].queue);
+        dist_batch_release(&outs->to[w].batch);
     }
     free(outs);
 }

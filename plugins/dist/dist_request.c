@@ -150,17 +150,50 @@ static void body_is_read(void *arg, kvs_status_t status, const char *text)
     dist_worker_settle(worker);
 }
 
+static const kvs_net_peer_t *server_of(const dist_worker_t *worker, uint32_t server)
+{
+    return kvs_net_node_peer(worker->node, KVS_NET_SERVER, (int)server);
+}
+
+static kvs_status_t send_batch(dist_worker_t *worker, uint32_t server)
+{
+    kvs_net_send_t net = KVS_NET_SEND_INIT;
+
+    net.store = worker->number;
+    return dist_batch_send(&worker->wires[server].batch, worker->node, server_of(worker, server),
+                           net);
+}
+
+static bool is_small(const dist_request_t *request, const kvs_net_send_t *net)
+{
+    return request->group != NULL && net->done == NULL && net->flags == 0 &&
+           net->n_body_bytes <= DIST_BATCH_SMALL;
+}
+
+/* Small messages are put together until the end of the turn, big ones go after them. */
 static kvs_status_t send(dist_request_t *request, const dist_header_t *header, kvs_net_send_t *net)
 {
     dist_worker_t *worker = request->worker;
+    dist_batch_t *batch = &worker->wires[request->server].batch;
     uint8_t bytes[DIST_MAX_HEADER_BYTES];
+    bool small = is_small(request, net), urgent = (net->flags & KVS_NET_URGENT) != 0;
+    kvs_status_t status = KVS_OK;
 
     net->size = (uint32_t)sizeof(*net);
     net->store = worker->number;
     net->header = bytes;
     net->n_header_bytes = dist_header_encode(header, bytes);
-    return kvs_net_send(worker->node,
-                        kvs_net_node_peer(worker->node, KVS_NET_SERVER, (int)request->server), net);
+    if (small && batch->bytes.n + net->n_body_bytes <= DIST_BATCH_BYTES &&
+        dist_batch_add(batch, net)) {
+        return KVS_OK;
+    }
+    if (!urgent) {
+        status = send_batch(worker, request->server);
+    }
+    if (status != KVS_OK || (small && dist_batch_add(batch, net))) {
+        return status;
+    }
+    return kvs_net_send(worker->node, server_of(worker, request->server), net);
 }
 
 static dist_header_t header_of(const dist_request_t *request)
@@ -436,19 +469,51 @@ static bool send_one(dist_request_t *request)
     return true;
 }
 
+/* Send what was put together. If the server can't be reached any more, all that wait for it fail. */
+static void send_rest(dist_worker_t *worker, uint32_t server)
+{
+    kvs_status_t status = send_batch(worker, server);
+    char *text;
+
+    worker->wires[server].full = status == KVS_NET_AGAIN;
+    if (status != KVS_OK && status != KVS_NET_AGAIN) {
+        text = strdup(kvs_plugin_host->last_error());
+        dist_requests_fail(worker, (int)server, status, text == NULL ? "no memory" : text);
+        free(text);
+    }
+}
+
 /* Not recursive: what ends here may put new requests into this queue. */
 static void pump(dist_worker_t *worker, uint32_t server)
 {
     dist_wire_t *wire = &worker->wires[server];
     dist_item_t *item;
 
-    if (wire->pumping || wire->full) {
+    if (wire->pumping || wire->full || worker->n_holds > 0) {
         return;
     }
     wire->pumping = true;
-    while ((item = dist_queue_next(&wire->queue)) != NULL && send_one((dist_request_t *)item)) {
-    }
+    do {
+        while ((item = dist_queue_next(&wire->queue)) != NULL && send_one((dist_request_t *)item)) {
+        }
+        if (!wire->full) {
+            send_rest(worker, server);
+        }
+    } while (!wire->full && wire->queue.n > 0);
     wire->pumping = false;
+}
+
+void dist_requests_hold(dist_worker_t *worker)
+{
+    worker->n_holds++;
+}
+
+void dist_requests_let_go(dist_worker_t *worker)
+{
+    worker->n_holds--;
+    for (int s = 0; s < worker->n_servers; s++) {
+        pump(worker, (uint32_t)s);
+    }
 }
 
 void dist_request_start(dist_request_t *request)
@@ -495,6 +560,7 @@ static void empty_queue(dist_worker_t *worker, int server)
             look_at(request);
         }
     }
+    dist_batch_release(&worker->wires[server].batch);
 }
 
 void dist_requests_fail(dist_worker_t *worker, int server, kvs_status_t status, const char *text)
@@ -738,9 +804,9 @@ static void take_answer(dist_worker_t *worker, const dist_header_t *header,
     dist_worker_settle(worker);
 }
 
-void dist_worker_message(void *arg, kvs_net_message_t *message)
+/* Owns the message. */
+static void take_message(dist_worker_t *worker, kvs_net_message_t *message)
 {
-    dist_worker_t *worker = arg;
     dist_header_t header;
     char text[4096];
 
@@ -759,5 +825,42 @@ void dist_worker_message(void *arg, kvs_net_message_t *message)
         kvs_log(KVS_LOG_WARN, "dist", "a message of kind %u from %s is not for workers: dropped",
                 (unsigned)header.kind, message->from->label);
     }
-    kvs_net_message_release(message);
+    dist_message_release(message);
+}
+
+/* What is sent on the way, because something has ended, goes together too. */
+static void take_batch(dist_worker_t *worker, int64_t n, kvs_net_message_t *message)
+{
+    const char *label = message->from->label;
+    dist_unpacked_t *unpacked;
+
+    if (dist_batch_open(message, n, &unpacked) != KVS_OK) {
+        kvs_log(KVS_LOG_WARN, "dist", "messages from %s are dropped: %s", label,
+                kvs_plugin_host->last_error());
+        return;
+    }
+    pthread_mutex_lock(&worker->lock);
+    dist_requests_hold(worker);
+    pthread_mutex_unlock(&worker->lock);
+    for (size_t i = 0; i < unpacked->n; i++) {
+        take_message(worker, unpacked->messages[i]);
+    }
+    free(unpacked);
+    pthread_mutex_lock(&worker->lock);
+    dist_requests_let_go(worker);
+    dist_worker_settle(worker);
+}
+
+void dist_worker_message(void *arg, kvs_net_message_t *message)
+{
+    dist_header_t header;
+
+    if (message->from->role == KVS_NET_SERVER &&
+        dist_header_decode(message->header, message->n_header_bytes, message->n_body_bytes,
+                           &header) == KVS_OK &&
+        header.kind == DIST_BATCH) {
+        take_batch(arg, header.n, message);
+    } else {
+        take_message(arg, message);
+    }
 }

@@ -44,7 +44,7 @@ void dist_round_free(const dist_entry_t *entry, dist_round_t *round)
     for (int w = 0; round != NULL && w < entry->depot->n_workers; w++) {
         dist_rows_release(&round->pushes[w]);
         for (int64_t p = 0; !round->pushes[w].is_rows && p < round->pushes[w].n_parts; p++) {
-            kvs_net_message_release(round->pushes[w].parts[p]);
+            dist_message_release(round->pushes[w].parts[p]);
         }
     }
     if (round != NULL) {
@@ -506,7 +506,7 @@ static void release_part(const dist_entry_t *entry, int64_t part)
         dist_push_t *push = &entry->rounds[0]->pushes[w];
 
         if (needs(entry, w)) {
-            kvs_net_message_release(push->parts[part]);
+            dist_message_release(push->parts[part]);
             push->parts[part] = NULL;
         }
     }
@@ -860,7 +860,7 @@ void dist_round_take_push(dist_entry_t *entry, const dist_header_t *header,
     }
     if (misfit == NULL && header->round <= entry->n_done) {
         refuse_late(entry, header, worker);
-        kvs_net_message_release(message);
+        dist_message_release(message);
         return;
     }
     if (misfit == NULL) {
@@ -872,7 +872,7 @@ void dist_round_take_push(dist_entry_t *entry, const dist_header_t *header,
     }
     if (misfit != NULL) {
         dist_depot_send_done(entry->depot, worker, header->request, KVS_ERR_INTERNAL, misfit);
-        kvs_net_message_release(message);
+        dist_message_release(message);
         return;
     }
     if (round == entry->rounds[0]) {

@@ -135,7 +135,7 @@ bool dist_rows_add(dist_push_t *push, const dist_header_t *header, kvs_net_messa
 void dist_rows_release(dist_push_t *push)
 {
     for (int64_t p = 0; push->row_parts != NULL && p < push->n_parts; p++) {
-        kvs_net_message_release(push->row_parts[p]);
+        dist_message_release(push->row_parts[p]);
     }
     free(push->row_parts);
     push->row_parts = NULL;
@@ -322,5 +322,5 @@ void dist_rows_answer(dist_entry_t *entry, const dist_header_t *asked, kvs_net_m
         dist_depot_send_done(entry->depot, worker, asked->request, status,
                              kvs_plugin_host->last_error());
     }
-    kvs_net_message_release(message);
+    dist_message_release(message);
 }

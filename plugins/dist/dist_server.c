@@ -331,14 +331,12 @@ void dist_depot_answer(dist_depot_t *depot, int worker, const dist_header_t *hea
     uint8_t bytes[DIST_MAX_HEADER_BYTES];
     kvs_net_send_t net = KVS_NET_SEND_INIT;
 
-    net.flags = KVS_NET_URGENT;
     net.store = depot->number;
     net.header = bytes;
     net.n_header_bytes = dist_header_encode(header, bytes);
     net.body = body;
     net.n_body_bytes = n_bytes;
-    /* Whoever can't be reached is seen to die or leave. */
-    (void)kvs_net_send(depot->node, kvs_net_node_peer(depot->node, KVS_NET_WORKER, worker), &net);
+    dist_out_post(depot, worker, &net);
 }
 
 void dist_depot_send_done(dist_depot_t *depot, int worker, uint64_t request, kvs_status_t status,
@@ -495,7 +493,7 @@ static void take_push(dist_depot_t *depot, dist_entry_t *entry, const dist_heade
         dist_round_take_push(entry, &header, message);
         return; /* so does this */
     }
-    kvs_net_message_release(message);
+    dist_message_release(message);
 }
 
 static void take_pull(dist_depot_t *depot, dist_entry_t *entry, const dist_header_t *as_sent,
@@ -533,7 +531,7 @@ static void take_data(dist_depot_t *depot, const dist_header_t *header, kvs_net_
     } else {
         dist_entry_take_value(entry, header, message);
     }
-    kvs_net_message_release(message);
+    dist_message_release(message);
 }
 
 /* Of another server, about a round. */
@@ -651,7 +649,43 @@ static void take(dist_depot_t *depot, const dist_header_t *header, kvs_net_messa
     default:
         break;
     }
-    kvs_net_message_release(message);
+    dist_message_release(message);
+}
+
+/* Owns the message. */
+static void handle(dist_depot_t *depot, kvs_net_message_t *message)
+{
+    dist_header_t header;
+
+    if (dist_header_decode(message->header, message->n_header_bytes, message->n_body_bytes,
+                           &header) != KVS_OK ||
+        !may_send(depot, &header, message->from)) {
+        kvs_log(KVS_LOG_WARN, "dist",
+                "a message from %s is dropped: it is malformed, or not its to send",
+                message->from->label);
+        dist_message_release(message);
+        return;
+    }
+    take(depot, &header, message);
+}
+
+/* What came together is answered together. */
+static void handle_batch(dist_depot_t *depot, int64_t n, kvs_net_message_t *message)
+{
+    const char *label = message->from->label;
+    dist_unpacked_t *unpacked;
+
+    if (dist_batch_open(message, n, &unpacked) != KVS_OK) {
+        kvs_log(KVS_LOG_WARN, "dist", "messages from %s are dropped: %s", label,
+                kvs_plugin_host->last_error());
+        return;
+    }
+    dist_outs_gather(depot->outs);
+    for (size_t i = 0; i < unpacked->n; i++) {
+        handle(depot, unpacked->messages[i]);
+    }
+    dist_outs_send_gathered(depot);
+    free(unpacked);
 }
 
 static void on_message(void *arg, kvs_net_message_t *message)
@@ -661,19 +695,17 @@ static void on_message(void *arg, kvs_net_message_t *message)
     dist_header_t header;
 
     if (depot == NULL) {
-        kvs_net_message_release(message); /* of a store that could not be opened, which was told */
+        dist_message_release(message); /* of a store that could not be opened, which was told */
         return;
     }
-    if (dist_header_decode(message->header, message->n_header_bytes, message->n_body_bytes,
-                           &header) != KVS_OK ||
-        !may_send(depot, &header, message->from)) {
-        kvs_log(KVS_LOG_WARN, "dist",
-                "a message from %s is dropped: it is malformed, or not its to send",
-                message->from->label);
-        kvs_net_message_release(message);
-        return;
+    if (message->from->role == KVS_NET_WORKER &&
+        dist_header_decode(message->header, message->n_header_bytes, message->n_body_bytes,
+                           &header) == KVS_OK &&
+        header.kind == DIST_BATCH) {
+        handle_batch(depot, header.n, message);
+    } else {
+        handle(depot, message);
     }
-    take(depot, &header, message);
 }
 
 static void on_event(void *arg, const kvs_net_event_t *event)

@@ -59,6 +59,7 @@ static void free_worker(dist_worker_t *worker)
     free(worker->loads);
     for (int s = 0; worker->wires != NULL && s < worker->n_servers; s++) {
         dist_queue_release(&worker->wires[s].queue);
+        dist_batch_release(&worker->wires[s].batch);
     }
     free(worker->wires);
     dist_map_release(&worker->deleted);
@@ -1038,9 +1039,11 @@ kvs_status_t dist_worker_run(dist_worker_t *worker, kvs_op_t *pub)
     pthread_mutex_lock(&worker->lock);
     worker->last_order = pub->sequence;
     worker->n_ops++;
+    dist_requests_hold(worker);
     for (size_t i = 0; i < pub->n_groups; i++) {
         enqueue(pub->groups[i].state);
     }
+    dist_requests_let_go(worker);
     end_issuing(op);
     return KVS_OK;
 }

@@ -14,6 +14,7 @@
 #define DIST_WORKER_H
 
 #include "dist_map.h"
+#include "dist_batch.h"
 #include "dist_message.h"
 #include "dist_queue.h"
 
@@ -174,6 +175,7 @@ struct dist_call {
 /* What is to be sent to a server. */
 typedef struct dist_wire {
     dist_queue_t queue;
+    dist_batch_t batch; /* small messages that go together */
     bool pumping;
     bool full; /* until an event tells that there is room */
 } dist_wire_t;
@@ -211,6 +213,7 @@ struct dist_worker {
     pthread_cond_t changed; /* a call is done, or no operation is left */
     dist_key_t *keys;       /* from here on guarded by lock */
     dist_wire_t *wires;     /* to each server */
+    uint32_t n_holds;       /* more to be sent is coming: messages are put together */
     uint64_t last_order;    /* of the operations issued */
     dist_slot_t *slots;     /* of requests that wait for an answer */
     uint32_t n_slots, first_free;
@@ -317,6 +320,9 @@ void dist_request_start(dist_request_t *request);
 void dist_requests_raise(dist_worker_t *worker, dist_key_t *key, int32_t priority);
 /* Take it out of its queue: its memory goes. Only a call's, whose messages are copied. */
 void dist_request_withdraw(dist_request_t *request);
+/* Begin to hold back what is to be sent; or end it, and send. Lock held. */
+void dist_requests_hold(dist_worker_t *worker);
+void dist_requests_let_go(dist_worker_t *worker);
 /* Send what there is room for. I/O thread. */
 void dist_requests_send(dist_worker_t *worker, int server);
 /* Fail every request to this server; -1: to all. */
