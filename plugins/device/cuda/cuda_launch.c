@@ -2,6 +2,7 @@
 /* cuda_launch.c - see cuda_launch.h. */
 #include "cuda_launch.h"
 
+#include "cuda_memory.h"
 #include "kernels.h"
 
 #include <string.h>
@@ -263,6 +264,85 @@ kvs_status_t cuda_step(kvs_queue_t *queue, const kvs_step_item_t *item)
     copy_pointers(args.arrays, item->src, item->n_src, item->dst, item->n_dst);
     return launch(cuda_device_of_queue(queue), step_kernel(item->dtype),
                   n_chunks(item->n, CUDA_CHUNK), &args);
+}
+
+static int norms_of(const kvs_optimizer_t *kind, uint32_t phase)
+{
+    static const struct {
+        const char *name;
+        uint32_t phase;
+    } rules[] = {
+#define NORMS_ROW(rule, name, phase) {name, phase},
+        CUDA_NORMS_LIST(NORMS_ROW)
+#undef NORMS_ROW
+    };
+
+    for (int i = 0; i < CUDA_N_NORMS && kind->arithmetic != NULL; i++) {
+        if (strncmp(kind->arithmetic, PREFIX, strlen(PREFIX)) == 0 && rules[i].phase == phase &&
+            strcmp(kind->arithmetic + strlen(PREFIX), rules[i].name) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static int norms_kernel(int dtype)
+{
+    switch (dtype) {
+    case KVS_DTYPE_float64:
+        return KERNEL_norms_f64;
+    case KVS_DTYPE_float16:
+        return KERNEL_norms_f16;
+    case KVS_DTYPE_bfloat16:
+        return KERNEL_norms_bf16;
+    default:
+        return KERNEL_norms_f32;
+    }
+}
+
+/* Half types are summed in units of as many elements as the host converts at a time. */
+#define HALF_UNIT 1024
+
+kvs_status_t cuda_norms(kvs_queue_t *queue, const kvs_step_item_t *item, uint32_t phase,
+                        double *ret_sums)
+{
+    cuda_device_t *device = cuda_device_of_queue(queue);
+    kvs_device_t where = {KVS_DEVICE_CUDA, device->id};
+    int is_half = item->dtype == KVS_DTYPE_float16 || item->dtype == KVS_DTYPE_bfloat16;
+    cuda_norms_args_t args = {.n = item->n,
+                              .unit = is_half ? HALF_UNIT : KVS_OPTIMIZER_SUM_BLOCK,
+                              .rule = norms_of(item->kind, phase),
+                              .weight = item->weight,
+                              .master = item->master,
+                              .states = {item->states[0], item->states[1]}};
+    int64_t n_units = n_chunks(item->n, args.unit), units = KVS_OPTIMIZER_SUM_BLOCK / args.unit;
+    size_t n_bytes = (size_t)n_units * CUDA_NORM_TERMS * CUDA_NORM_LANES * sizeof(double);
+
+    if (args.rule < 0 || item->kind->n_sums != CUDA_NORM_TERMS) {
+        return kvs_fail(KVS_ERR_NOT_IMPLEMENTED, "cuda: no kernel for the norms of '%s'",
+                        item->kind->name);
+    }
+    if (item->n == 0) {
+        return KVS_OK;
+    }
+    kvs_status_t status = cuda_alloc(where, n_bytes, (void **)&args.lanes);
+
+    if (status != KVS_OK) {
+        return status;
+    }
+    cuda_norms_add_args_t add = {
+        .n_units = n_units, .units = units, .lanes = args.lanes, .sums = ret_sums};
+
+    args.grad = item->src[0];
+    memcpy(args.scalars, item->scalars, sizeof(args.scalars));
+    status = launch(device, norms_kernel(item->dtype),
+                    n_chunks(n_units * CUDA_NORM_LANES, CUDA_BLOCK), &args);
+    if (status == KVS_OK) {
+        status = launch(device, KERNEL_norms_add,
+                        n_chunks(n_chunks(n_units, units) * CUDA_NORM_TERMS, CUDA_BLOCK), &add);
+    }
+    cuda_free(where, args.lanes, n_bytes);
+    return status;
 }
 
 /* ---- Compression ------------------------------------------------------------------------------------ */

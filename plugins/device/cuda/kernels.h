@@ -68,6 +68,46 @@ typedef struct cuda_step_args {
     void *arrays[CUDA_MAX_ARRAYS];
 } cuda_step_args_t;
 
+/* Sums of squares of an optimizer's terms, two of them, in the host's order: of each unit of `unit` elements
+ * 16 lanes, an element's being its place modulo 16; then of each block of `units` units the lanes
+ * added pairwise, and the units in order. */
+#define CUDA_NORM_LANES 16
+#define CUDA_NORM_TERMS 2
+
+typedef struct cuda_norms_args {
+    int64_t n;
+    int64_t unit;
+    int32_t rule; /* CUDA_NORMS_… */
+    int32_t reserved;
+    const void *grad;
+    const void *weight;
+    const float *master;
+    const void *states[2];
+    double scalars[16];
+    double *lanes; /* of each unit, its terms, their lanes */
+} cuda_norms_args_t;
+
+typedef struct cuda_norms_add_args {
+    int64_t n_units;
+    int64_t units;
+    const double *lanes;
+    double *sums; /* of each block, its terms */
+} cuda_norms_add_args_t;
+
+/* X(rule, the optimizer's name, the phase) */
+#define CUDA_NORMS_LIST(X)                                                                         \
+    X(lars, "lars", 0)                                                                             \
+    X(lamb, "lamb", 0)                                                                             \
+    X(lans_first, "lans", 0)                                                                       \
+    X(lans, "lans", 1)
+
+enum {
+#define CUDA_NORMS_ENUM(rule, name, phase) CUDA_NORMS_##rule,
+    CUDA_NORMS_LIST(CUDA_NORMS_ENUM)
+#undef CUDA_NORMS_ENUM
+        CUDA_N_NORMS
+};
+
 /* Compression of float32: one 32-bit word of `bits` an element. */
 typedef struct cuda_pack_args {
     int64_t n;
@@ -105,6 +145,11 @@ typedef struct cuda_unpack_args {
     X(step_f64, cuda_step_args_t)                                                                  \
     X(step_f16, cuda_step_args_t)                                                                  \
     X(step_bf16, cuda_step_args_t)                                                                 \
+    X(norms_f32, cuda_norms_args_t)                                                                \
+    X(norms_f64, cuda_norms_args_t)                                                                \
+    X(norms_f16, cuda_norms_args_t)                                                                \
+    X(norms_bf16, cuda_norms_args_t)                                                               \
+    X(norms_add, cuda_norms_add_args_t)                                                            \
     X(pack, cuda_pack_args_t)                                                                      \
     X(unpack, cuda_unpack_args_t)
 
@@ -132,7 +177,11 @@ typedef struct cuda_unpack_args {
     X(rmsprop, "rmsprop", 2, 7)                                                                    \
     X(rmsprop_centered, "rmsprop", 7, 7)                                                           \
     X(ftrl, "ftrl", 3, 3)                                                                          \
-    X(ftml, "ftml", 7, 7)
+    X(ftml, "ftml", 7, 7)                                                                          \
+    X(lars, "lars", 0, 1)                                                                          \
+    X(lars_mom, "lars", 1, 1)                                                                      \
+    X(lamb, "lamb", 3, 3)                                                                          \
+    X(lans, "lans", 3, 3)
 
 enum {
 #define CUDA_RULE_ENUM(rule, name, states, mask) CUDA_RULE_##rule,

@@ -9,6 +9,7 @@
 #include "adagrad.h"
 #include "adam.h"
 #include "ftrl.h"
+#include "layerwise.h"
 #include "sgd.h"
 
 #include "real32.h"
@@ -16,6 +17,7 @@
 #include "adagrad.h"
 #include "adam.h"
 #include "ftrl.h"
+#include "layerwise.h"
 #include "sgd.h"
 
 #define SAME(x) (x)
@@ -27,9 +29,11 @@
     {                                                                                              \
         switch (rule) {                                                                            \
         case CUDA_RULE_sgd:                                                                        \
+        case CUDA_RULE_lars:                                                                       \
         case CUDA_RULE_nag:                                                                        \
             sgd_##suffix(g, w, s);                                                                 \
             break;                                                                                 \
+        case CUDA_RULE_lars_mom:                                                                   \
         case CUDA_RULE_sgd_mom:                                                                    \
             sgd_mom_##suffix(g, w, x, s);                                                          \
             break;                                                                                 \
@@ -89,6 +93,12 @@
             if (s[LR] != 0) {                                                                      \
                 ftml_##suffix(g, w, x, y, z, s);                                                   \
             }                                                                                      \
+            break;                                                                                 \
+        case CUDA_RULE_lamb:                                                                       \
+            lamb_##suffix(g, w, x, y, s);                                                          \
+            break;                                                                                 \
+        case CUDA_RULE_lans:                                                                       \
+            lans_##suffix(g, w, x, y, s);                                                          \
             break;                                                                                 \
         default:                                                                                   \
             break;                                                                                 \
@@ -156,3 +166,99 @@ DEFINE_STEP(step_f32, float, float, f32, SAME, SAME)
 DEFINE_STEP(step_f64, double, double, f64, SAME, SAME)
 DEFINE_STEP(step_f16, uint16_t, float, f32, widen_f16, narrow_f16)
 DEFINE_STEP(step_bf16, uint16_t, float, f32, kvs_bf16_to_f32, kvs_f32_to_bf16)
+
+/* ---- Norms ------------------------------------------------------------------------------------------ */
+
+#define DEFINE_TERMS(type, suffix)                                                                 \
+    DEVICE void terms_##suffix(int rule, type g, type w, type x, type y, const type *s,            \
+                               type *terms)                                                        \
+    {                                                                                              \
+        switch (rule) {                                                                            \
+        case CUDA_NORMS_lamb:                                                                      \
+            lamb_norms_##suffix(g, w, x, y, s, terms);                                             \
+            break;                                                                                 \
+        case CUDA_NORMS_lans:                                                                      \
+            lans_norms_##suffix(g, w, x, y, s, terms);                                             \
+            break;                                                                                 \
+        default:                                                                                   \
+            lars_norms_##suffix(g, w, s, terms);                                                   \
+            break;                                                                                 \
+        }                                                                                          \
+    }
+
+DEFINE_TERMS(double, f64)
+DEFINE_TERMS(float, f32)
+
+/* A thread adds up one lane of one unit. */
+#define DEFINE_NORMS(name, elem, type, suffix, widen)                                              \
+    DEVICE type name##_state(const cuda_norms_args_t *args, int k, int64_t i)                      \
+    {                                                                                              \
+        return args->states[k] == 0 ? 0                                                            \
+               : args->master != 0 || sizeof(elem) == sizeof(type)                                 \
+                   ? ((const type *)args->states[k])[i]                                            \
+                   : widen(((const elem *)args->states[k])[i]);                                    \
+    }                                                                                              \
+    KERNEL(name, cuda_norms_args_t)                                                                \
+    {                                                                                              \
+        int64_t index = (int64_t)block_index() * CUDA_BLOCK + thread_index();                      \
+        int64_t unit = index / CUDA_NORM_LANES, lane = index % CUDA_NORM_LANES;                    \
+        int64_t end = chunk_end(unit * args->unit, args->unit, args->n);                           \
+        double sums[CUDA_NORM_TERMS] = {0, 0};                                                     \
+        type s[16];                                                                                \
+                                                                                                   \
+        if (unit * args->unit >= args->n) {                                                        \
+            return;                                                                                \
+        }                                                                                          \
+        for (int k = 0; k < 16; k++) {                                                             \
+            s[k] = (type)args->scalars[k];                                                         \
+        }                                                                                          \
+        for (int64_t i = unit * args->unit + lane; i < end; i += CUDA_NORM_LANES) {                \
+            type w = args->master != 0 ? (type)args->master[i]                                     \
+                                       : widen(((const elem *)args->weight)[i]);                   \
+            type terms[CUDA_NORM_TERMS];                                                           \
+                                                                                                   \
+            terms_##suffix(args->rule, widen(((const elem *)args->grad)[i]), w,                    \
+                           name##_state(args, 0, i), name##_state(args, 1, i), s, terms);          \
+            sums[0] += (double)terms[0] * (double)terms[0];                                        \
+            sums[1] += (double)terms[1] * (double)terms[1];                                        \
+        }                                                                                          \
+        args->lanes[unit * CUDA_NORM_TERMS * CUDA_NORM_LANES + lane] = sums[0];                    \
+        args->lanes[(unit * CUDA_NORM_TERMS + 1) * CUDA_NORM_LANES + lane] = sums[1];              \
+    }
+
+DEFINE_NORMS(norms_f32, float, float, f32, SAME)
+DEFINE_NORMS(norms_f64, double, double, f64, SAME)
+DEFINE_NORMS(norms_f16, uint16_t, float, f32, widen_f16)
+DEFINE_NORMS(norms_bf16, uint16_t, float, f32, kvs_bf16_to_f32)
+
+DEVICE double sum_of_lanes(const double *lanes)
+{
+    double sums[CUDA_NORM_LANES];
+
+    for (int i = 0; i < CUDA_NORM_LANES; i++) {
+        sums[i] = lanes[i];
+    }
+    for (int width = CUDA_NORM_LANES / 2; width > 0; width /= 2) {
+        for (int i = 0; i < width; i++) {
+            sums[i] += sums[i + width];
+        }
+    }
+    return sums[0];
+}
+
+/* A thread adds up one term of one block. */
+KERNEL(norms_add, cuda_norms_add_args_t)
+{
+    int64_t index = (int64_t)block_index() * CUDA_BLOCK + thread_index();
+    int64_t begin = index / CUDA_NORM_TERMS * args->units, term = index % CUDA_NORM_TERMS;
+    int64_t end = chunk_end(begin, args->units, args->n_units);
+    double sum = 0;
+
+    if (begin >= args->n_units) {
+        return;
+    }
+    for (int64_t unit = begin; unit < end; unit++) {
+        sum += sum_of_lanes(args->lanes + (unit * CUDA_NORM_TERMS + term) * CUDA_NORM_LANES);
+    }
+    args->sums[index] = sum;
+}

@@ -380,7 +380,7 @@ typedef struct kvs_provider {
      * infinity. */
     kvs_status_t (*find_non_finite)(kvs_queue_t *queue, int dtype, int64_t n, const void *src,
                                     const float *add, uint32_t *flag);
-    /* `item` NULL-weighted (n 0): only say whether there is such a kernel. */
+    /* With `n` 0 only say whether there is such a kernel; then which states are not NULL counts. */
     kvs_status_t (*step)(kvs_queue_t *queue, const kvs_step_item_t *item);
     kvs_status_t (*pack)(kvs_queue_t *queue, const kvs_pack_item_t *item);
     /* The sum, in order, of what n_src packed arrays of n float32 stand for. */
@@ -390,6 +390,10 @@ typedef struct kvs_provider {
      * the queue's stream as the library knows it (CUstream), and, by `leave`, put the caller's back. */
     kvs_status_t (*enter)(kvs_queue_t *queue, void **ret_stream);
     void (*leave)(kvs_queue_t *queue);
+    /* kvs_optimizer_t.sums of every block of an item with one gradient, which begins at a block: n_sums
+     * numbers for each, on the device. With `n` 0 as `step`. */
+    kvs_status_t (*norms)(kvs_queue_t *queue, const kvs_step_item_t *item, uint32_t phase,
+                          double *ret_sums);
 } kvs_provider_t;
 
 /* ---- Backends -------------------------------------------------------------------------------- */
