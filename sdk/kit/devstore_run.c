@@ -7,6 +7,7 @@
  * are the host's. */
 #include "devstore.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -470,6 +471,18 @@ static kvs_status_t prepare(const run_t *run)
     return status;
 }
 
+/* What is queued of other parts must not run into what the program does after a failure. */
+static void end_failed(const run_t *run, kvs_status_t status)
+{
+    char text[1024];
+
+    snprintf(text, sizeof(text), "%s", kvs_plugin_host->last_error());
+    for (size_t i = 0; run->lanes != NULL && i < run->task->key->n_parts; i++) {
+        (void)end_lane(run, &run->lanes[i]); /* a device that is lost does nothing more */
+    }
+    (void)kvs_fail(status, "%s", text);
+}
+
 kvs_status_t kvs_dev_run(kvs_dev_task_t *task)
 {
     run_t run;
@@ -492,6 +505,9 @@ kvs_status_t kvs_dev_run(kvs_dev_task_t *task)
     }
     if (status == KVS_OK) {
         status = for_lanes(&run, end_lane);
+    }
+    if (status != KVS_OK) {
+        end_failed(&run, status);
     }
     close_run(&run);
     return status;

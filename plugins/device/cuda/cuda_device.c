@@ -92,9 +92,7 @@ static kvs_status_t start_device(cuda_device_t *device, int id)
         cuda_check(device, cuda(cuStreamCreateWithPriority)(&stream, CU_STREAM_NON_BLOCKING, -1),
                    "cuStreamCreateWithPriority");
     if (status == KVS_OK) {
-        status = cuda_lane_init(&device->queue, device, stream);
-    }
-    if (status == KVS_OK) {
+        cuda_lane_init(&device->queue, device, stream);
         status = make_pool(device);
     }
     cuda_leave();

@@ -9,18 +9,21 @@
 #include <stdlib.h>
 #include <time.h>
 
-kvs_status_t cuda_lane_init(cuda_lane_t *lane, cuda_device_t *device, CUstream stream)
+void cuda_lane_init(cuda_lane_t *lane, cuda_device_t *device, CUstream stream)
 {
     *lane = (cuda_lane_t){.device = device, .stream = stream, .clean = 1};
     pthread_mutex_init(&lane->lock, NULL); /* it can't fail */
-    for (int i = 0; i < CUDA_RING; i++) {
-        CUresult result = cuda(cuEventCreate)(&lane->events[i], CU_EVENT_DISABLE_TIMING);
+}
 
-        if (result != CUDA_SUCCESS) {
-            return cuda_check(device, result, "cuEventCreate");
-        }
-    }
-    return KVS_OK;
+/* The event of a mark, made at its first use: most streams of a program need few. */
+static CUresult event_locked(cuda_lane_t *lane, uint64_t number, CUevent *ret_event)
+{
+    CUevent *event = &lane->events[number % CUDA_RING];
+    CUresult result =
+        *event != NULL ? CUDA_SUCCESS : cuda(cuEventCreate)(event, CU_EVENT_DISABLE_TIMING);
+
+    *ret_event = *event;
+    return result;
 }
 
 void cuda_lane_touch(cuda_lane_t *lane)
@@ -36,7 +39,12 @@ kvs_status_t cuda_lane_mark(cuda_lane_t *lane, kvs_mark_t *ret_mark)
 
     pthread_mutex_lock(&lane->lock);
     if (!lane->clean || lane->n_marks == 0) {
-        result = cuda(cuEventRecord)(lane->events[(lane->n_marks + 1) % CUDA_RING], lane->stream);
+        CUevent event;
+
+        result = event_locked(lane, lane->n_marks + 1, &event);
+        if (result == CUDA_SUCCESS) {
+            result = cuda(cuEventRecord)(event, lane->stream);
+        }
         if (result == CUDA_SUCCESS) {
             lane->n_marks++;
             lane->clean = lane == &lane->device->queue; /* what a program queues, we don't see */
@@ -84,12 +92,7 @@ static kvs_status_t add_lane_locked(cuda_device_t *device, CUstream stream, uint
     if (lane == NULL) {
         return kvs_fail(KVS_ERR_NO_MEMORY, "no memory to follow a stream");
     }
-    kvs_status_t status = cuda_lane_init(lane, device, stream);
-
-    if (status != KVS_OK) {
-        free(lane);
-        return status;
-    }
+    cuda_lane_init(lane, device, stream);
     lane->thread = thread;
     lane->next = device->streams;
     device->streams = lane;

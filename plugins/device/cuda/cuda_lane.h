@@ -28,8 +28,8 @@ typedef struct cuda_lane {
     struct cuda_lane *next;
 } cuda_lane_t;
 
-/* Make the lane of an existing stream. The device's context is current. */
-kvs_status_t cuda_lane_init(cuda_lane_t *lane, struct cuda_device *device, CUstream stream);
+/* Make the lane of an existing stream. */
+void cuda_lane_init(cuda_lane_t *lane, struct cuda_device *device, CUstream stream);
 /* Something is about to be queued: a further mark needs an event of its own. */
 void cuda_lane_touch(cuda_lane_t *lane);
 /* The context of the lane's device is current. */
