@@ -322,11 +322,12 @@
       (doseq [[status] (map deref ends)]
         (is (#{"KVS_ERR_STATE" "KVS_ERR_CANCELLED"} status))))))
 
-(deftest the-readmes-example-prints-what-it-says
-  (let [readme (slurp (str (.getParent (java.io.File. script)) "/../../sdk/clojure/README.md"))
-        [_ example] (re-find #"(?s)```clojure\n(.*?)```" readme)
-        [_ printed] (re-find #"; (\[.*\])" example)]
-    (is (= (str printed "\n") (with-out-str (load-string example))))))
+(deftest the-readmes-examples-print-what-they-say
+  (doseq [readme ["README.md" "sdk/clojure/README.md"]]
+    (let [text (slurp (str (.getParent (java.io.File. script)) "/../../" readme))
+          [_ example] (re-find #"(?s)```clojure\n(.*?)```" text)
+          [_ printed] (re-find #"; (\[.*\])" example)]
+      (is (= (str printed "\n") (with-out-str (load-string example)))))))
 
 (let [{:keys [fail error]} (run-tests 'kvstore-test)]
   (shutdown-agents)

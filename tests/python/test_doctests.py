@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The examples in the package's own words, and the one in its README."""
+"""The examples in the package's own words, and those of the READMEs."""
 import contextlib
 import doctest
 import importlib
@@ -15,12 +15,13 @@ from support import main
 
 class Readme(unittest.TestCase):
     def test_its_example_prints_what_it_says(self):
-        with open(os.path.join(os.environ["KVS_SOURCE"], "sdk", "python", "README.md"), encoding="utf-8") as file:
-            example = re.search(r"```python\n(.*?)```", file.read(), re.S).group(1)
-        said = io.StringIO()
-        with contextlib.redirect_stdout(said):
-            exec(compile(example, "README.md", "exec"), {})
-        self.assertEqual(said.getvalue(), "[[-0.2 -0.2]\n [-0.2 -0.2]]\n")
+        for folder in ("", "sdk/python"):
+            with open(os.path.join(os.environ["KVS_SOURCE"], folder, "README.md"), encoding="utf-8") as file:
+                example = re.search(r"```python\n(.*?)```", file.read(), re.S).group(1)
+            said = io.StringIO()
+            with contextlib.redirect_stdout(said):
+                exec(compile(example, "README.md", "exec"), {})
+            self.assertEqual(said.getvalue(), "[[-0.2 -0.2]\n [-0.2 -0.2]]\n")
 
 
 def load_tests(_loader, tests, _pattern):
