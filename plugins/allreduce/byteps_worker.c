@@ -8,8 +8,10 @@
 #include <string.h>
 #include <time.h>
 
-#define EXPIRE_NS INT64_C(400000000) /* between looks at the clock */
-#define DRAIN_MS  1000               /* of close: until everyone has the last results */
+#define EXPIRE_NS  INT64_C(400000000)  /* between looks at the clock */
+#define HERE_BYTES (UINT64_C(4) << 20) /* most credit between workers of a host: more is slower, */
+                                       /* as it does not fit in the memory that they share */
+#define DRAIN_MS 1000                  /* of close: until everyone has the last results */
 
 static const kvs_device_t host_device = {KVS_DEVICE_CPU, 0};
 
@@ -80,6 +82,9 @@ static bool allocate(byteps_worker_t *worker, const byteps_worker_args_t *args)
 {
     bool here = may_sum_here(worker);
 
+    if (here && (worker->credit_bytes == 0 || worker->credit_bytes > HERE_BYTES)) {
+        worker->credit_bytes = HERE_BYTES;
+    }
     worker->type = strdup(args->type);
     worker->loaded = strdup(args->loaded);
     worker->lost = calloc(worker->n_servers + 1, sizeof(*worker->lost));
