@@ -940,11 +940,6 @@ kvs_net_node_t *hvd_job_node(const hvd_job_t *job)
     return job->node;
 }
 
-ar_group_t *hvd_job_group(const hvd_job_t *job)
-{
-    return job->group;
-}
-
 hvd_quick_t *hvd_job_quick(const hvd_job_t *job)
 {
     return job->quick;

@@ -52,7 +52,6 @@ void hvd_job_use(hvd_job_t *job);
 void hvd_job_unuse(hvd_job_t *job);
 
 kvs_net_node_t *hvd_job_node(const hvd_job_t *job);
-ar_group_t *hvd_job_group(const hvd_job_t *job);
 hvd_quick_t *hvd_job_quick(const hvd_job_t *job); /* NULL: not on this job's engine */
 /* 0, or why the job is over, with its text. */
 kvs_status_t hvd_job_check(hvd_job_t *job);

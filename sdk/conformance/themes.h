@@ -15,6 +15,7 @@
     X(pushpull)                                                                                    \
     X(broadcast)                                                                                   \
     X(alone)                                                                                       \
+    X(allreduce)                                                                                   \
     X(dtypes)                                                                                      \
     X(arrays)                                                                                      \
     X(updater)                                                                                     \
