@@ -18,8 +18,9 @@ typedef struct dist_store {
     dist_nonfinite_t nonfinite;
     bool p3; /* slices by priority, and updates by the workers */
     dist_link_t *link;
-    dist_worker_t *worker; /* or */
-    dist_role_t *role;     /* or neither: in this process */
+    kvs_devhost_t *devices; /* NULL: not a worker */
+    dist_worker_t *worker;  /* or */
+    dist_role_t *role;      /* or neither: in this process */
 } dist_store_t;
 
 /* ---- Opening and closing ------------------------------------------------------------------------------- */
@@ -87,6 +88,14 @@ static kvs_status_t open_worker(dist_store_t *store, const kvs_net_settings_t *s
     return status;
 }
 
+static kvs_status_t run(void *state, kvs_op_t *op)
+{
+    dist_store_t *store = state;
+
+    return store->worker != NULL ? dist_worker_run(store->worker, op)
+                                 : dist_local_run(&store->host, store->nonfinite, op);
+}
+
 static kvs_status_t dist_open(void *state, const kvs_open_args_t *args)
 {
     dist_store_t *store = state;
@@ -110,14 +119,22 @@ static kvs_status_t dist_open(void *state, const kvs_open_args_t *args)
         return dist_role_open(&settings, kvs_plugin_host->option(args->config, "announce"),
                               &store->role);
     }
-    return is_alone(&settings) ? kvs_hoststore_open(&store->host, args)
-                               : open_worker(store, &settings, args);
+    status = kvs_devhost_new(store, run, &store->devices);
+    if (status == KVS_OK) {
+        status = is_alone(&settings) ? kvs_hoststore_open(&store->host, args)
+                                     : open_worker(store, &settings, args);
+    }
+    if (status != KVS_OK) {
+        kvs_devhost_free(store->devices);
+    }
+    return status;
 }
 
 static kvs_status_t dist_close(void *state, int64_t timeout_ms)
 {
     dist_store_t *store = state;
 
+    kvs_devhost_free(store->devices);
     if (store->worker != NULL) {
         dist_link_remove(store->link, store->worker);
         return dist_worker_close(store->worker, timeout_ms);
@@ -158,18 +175,16 @@ static kvs_status_t dist_issue(void *state, kvs_op_t *op)
 
 static kvs_status_t dist_run(void *state, kvs_op_t *op)
 {
-    dist_store_t *store = state;
-
-    return store->worker != NULL ? dist_worker_run(store->worker, op)
-                                 : dist_local_run(&store->host, store->nonfinite, op);
+    return kvs_devhost_run(((dist_store_t *)state)->devices, op);
 }
 
-/* What optimizers in the store are for. */
+/* What optimizers in the store are for; operations issued before come before it. */
 static kvs_status_t check_optimizer(const dist_store_t *store, const char *what)
 {
     if (store->role != NULL) {
         return dist_role_refuse(store->role, what);
     }
+    kvs_devhost_drain(store->devices);
     return store->p3 ? kvs_fail(KVS_ERR_NOT_IMPLEMENTED,
                                 "not implemented: %s by stores with P3 (DMLC_PS_VAN_TYPE=p3); "
                                 "workers update: see kvs_optimizer_create",
@@ -242,6 +257,7 @@ static kvs_status_t dist_set_gradient_compression(void *state, const kvs_param_t
     if (store->role != NULL) {
         return dist_role_refuse(store->role, "set_gradient_compression");
     }
+    kvs_devhost_drain(store->devices);
     if (store->worker != NULL) {
         return dist_worker_set_compression(store->worker, params, n_params);
     }
@@ -293,6 +309,7 @@ static kvs_status_t dist_barrier(void *state)
     if (store->role != NULL) {
         return dist_role_refuse(store->role, "barrier");
     }
+    kvs_devhost_drain(store->devices);
     return store->worker != NULL ? dist_worker_barrier(store->worker) : KVS_OK;
 }
 
@@ -303,6 +320,7 @@ static kvs_status_t dist_join_last(void *state, int *ret_last_rank)
     if (store->role != NULL) {
         return dist_role_refuse(store->role, "join");
     }
+    kvs_devhost_drain(store->devices);
     *ret_last_rank = 0;
     return store->worker != NULL ? dist_worker_join(store->worker, ret_last_rank) : KVS_OK;
 }
@@ -321,6 +339,7 @@ static kvs_status_t dist_send_command(void *state, int head, const void *body, s
     if (store->role != NULL) {
         return dist_role_refuse(store->role, "send_command_to_servers");
     }
+    kvs_devhost_drain(store->devices);
     return store->worker != NULL ? dist_worker_send_command(store->worker, head, body, n_bytes)
                                  : KVS_OK;
 }
@@ -360,6 +379,7 @@ static kvs_status_t dist_delete_keys(void *state, kvs_key_entry_t *const *keys, 
 {
     dist_store_t *store = state;
 
+    kvs_devhost_drain(store->devices);
     return store->worker != NULL ? dist_worker_delete_keys(store->worker, keys, n_keys) : KVS_OK;
 }
 
@@ -408,7 +428,8 @@ static const kvs_backend_ops_t dist_ops = {
     .cancel = dist_cancel,
 };
 
-static const int32_t dist_devices[] = {KVS_DEVICE_CPU};
+static const int32_t dist_devices[] = {KVS_DEVICE_CPU, KVS_DEVICE_CUDA, KVS_DEVICE_CUDA_HOST,
+                                       KVS_DEVICE_CUDA_MANAGED};
 
 /* The same as in dist.json: the core compares them. */
 static const kvs_option_info_t dist_options[] = {
@@ -499,7 +520,7 @@ static const kvs_backend_t dist_sync = {
                     KVS_CAN_MULTI_WORKER | KVS_KEEPS_WEIGHTS,
     .name = "dist_sync",
     .dtypes = KVS_DTYPES_ALL,
-    .n_device_types = 1,
+    .n_device_types = sizeof(dist_devices) / sizeof(dist_devices[0]),
     .device_types = dist_devices,
     .ops = &dist_ops,
     .options = dist_options,
@@ -512,7 +533,7 @@ static const kvs_backend_t dist_async = {
                     KVS_CAN_MULTI_WORKER | KVS_KEEPS_WEIGHTS,
     .name = "dist_async",
     .dtypes = KVS_DTYPES_ALL,
-    .n_device_types = 1,
+    .n_device_types = sizeof(dist_devices) / sizeof(dist_devices[0]),
     .device_types = dist_devices,
     .ops = &dist_ops,
     .options = dist_options,

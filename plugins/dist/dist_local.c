@@ -194,7 +194,7 @@ kvs_status_t dist_local_run(kvs_hoststore_t *store, dist_nonfinite_t nonfinite, 
         }
         return status;
     }
-    kvs_plugin_host->consumed(op);
-    kvs_plugin_host->complete(op, KVS_OK);
+    kvs_devhost_consumed(op);
+    kvs_devhost_complete(op, KVS_OK);
     return KVS_OK;
 }

@@ -581,7 +581,7 @@ static void complete(dist_op_t *op)
         pthread_cond_broadcast(&worker->changed);
     }
     pthread_mutex_unlock(&worker->lock);
-    kvs_plugin_host->complete(pub, status);
+    kvs_devhost_complete(pub, status);
 }
 
 /* Only the thread that runs the operation's verb, while it does, or the I/O thread comes here: so
@@ -590,7 +590,7 @@ static void complete(dist_op_t *op)
 static void settle(dist_op_t *op, bool read, bool ended)
 {
     if (read && !(ended && op->status != KVS_OK)) {
-        kvs_plugin_host->consumed(op->pub);
+        kvs_devhost_consumed(op->pub);
     }
     if (ended) {
         complete(op);
@@ -630,7 +630,7 @@ static void end_issuing(dist_op_t *op)
     look(op, &read, &ended);
     if (read && !ended) {
         pthread_mutex_unlock(&worker->lock);
-        kvs_plugin_host->consumed(op->pub);
+        kvs_devhost_consumed(op->pub);
         pthread_mutex_lock(&worker->lock);
         read = false;
         ended = op->n_left == 0;

@@ -2,9 +2,10 @@
 /* kit.h - libkvstore-kit.a: numbers for backends. Linked statically into a plugin; its only state
  * is kvs_plugin_host.
  *
- * Five parts: sums and casts, row-sparse values, the CPU device provider that cuts sums over
+ * Six parts: sums and casts, row-sparse values, the CPU device provider that cuts sums over
  * threads, the host store, a whole store of one process, on which local and the servers of dist are
- * built, and the device store, which adds arrays on devices to it. `dtype` is a KVS_DTYPE_… number everywhere; sizes count elements unless
+ * built, the device store, which adds arrays on devices to it, and copies of device arrays for backends
+ * that work in host memory. `dtype` is a KVS_DTYPE_… number everywhere; sizes count elements unless
  * they say bytes. */
 #ifndef KVSTORE_KIT_H
 #define KVSTORE_KIT_H
@@ -238,6 +239,27 @@ kvs_status_t kvs_devstore_set_gradient_compression(void *store, const kvs_param_
                                                    size_t n_params);
 kvs_status_t kvs_devstore_save_optimizer_states(void *store, const char *path, int dump_optimizer);
 kvs_status_t kvs_devstore_load_optimizer_states(void *store, const char *path);
+
+/* ---- Device arrays for backends that work in host memory --------------------------------------------------- */
+
+/* Lets an asynchronous backend take arrays on devices: `run`, which does all its verbs, is given operations
+ * whose arrays are all in host memory, in order of issue, one at a time, on the calling thread or another.
+ * Values of a key that are all on devices are summed there first. Streams of arrays are followed as by the
+ * device store; the calling thread waits for devices only with init and broadcast. */
+typedef struct kvs_devhost kvs_devhost_t;
+
+kvs_status_t kvs_devhost_new(void *store, kvs_status_t (*run)(void *store, kvs_op_t *op),
+                             kvs_devhost_t **ret_host);
+/* As close: no operation is running. NULL does nothing. */
+void kvs_devhost_free(kvs_devhost_t *host);
+/* The backend's verbs. */
+kvs_status_t kvs_devhost_run(kvs_devhost_t *host, kvs_op_t *op);
+/* Wait until `run` has been given all operations: for the backend's other functions that follow them. NULL
+ * does nothing. */
+void kvs_devhost_drain(kvs_devhost_t *host);
+/* What `run` calls in place of the host table's functions. */
+void kvs_devhost_consumed(kvs_op_t *op);
+void kvs_devhost_complete(kvs_op_t *op, kvs_status_t status);
 
 #ifdef __cplusplus
 }
