@@ -149,10 +149,30 @@ static bool goes_whole(const kvsi_op_t *op)
            ((op->store->backend->flags & KVS_BACKEND_WHOLE_CALLS) != 0 && !op->uses_updater);
 }
 
+/* Whether the backend sees at once what one thread carries out: an exchange between devices, none of
+ * whose groups may have to be left out. */
+static bool goes_batched(const kvsi_op_t *op)
+{
+    bool is_exchange = op->pub.verb == KVS_VERB_PUSH || op->pub.verb == KVS_VERB_PULL ||
+                       op->pub.verb == KVS_VERB_PUSHPULL;
+
+    if ((op->store->backend->flags & KVS_BACKEND_BATCHES) == 0 || !is_exchange || op->late ||
+        op->uses_updater) {
+        return false;
+    }
+    for (size_t i = 0; i < op->n_values + op->n_outs; i++) {
+        if (op->tensors[i].device.type == KVS_DEVICE_CPU ||
+            op->tensors[i].device.type == KVS_DEVICE_CUDA_HOST) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Carry out groups [first, first + n): one at a time, or all in one call. */
 static void run_groups(kvsi_op_t *op, size_t first, size_t n)
 {
-    size_t step = goes_whole(op) ? n : 1;
+    size_t step = goes_whole(op) || goes_batched(op) ? n : 1;
 
     for (size_t g = first; g < first + n; g += step) {
         kvs_group_t *group = &op->pub.groups[g];
@@ -200,7 +220,7 @@ static void run_all_groups(kvsi_op_t *op)
     uint64_t bytes = op->bytes_read + op->bytes_written;
     size_t n = op->pub.n_groups;
 
-    if (op->serial || n == 1 || bytes < PARALLEL_BYTES) {
+    if (op->serial || n == 1 || bytes < PARALLEL_BYTES || goes_batched(op)) {
         run_groups(op, 0, n);
     } else {
         /* as many groups a piece as make PIECE_BYTES of work, on average */

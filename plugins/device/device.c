@@ -93,6 +93,7 @@ static const kvs_backend_t device_backend = {
     .ops = &device_ops,
     .options = device_options,
     .n_options = sizeof(device_options) / sizeof(device_options[0]),
+    .flags = KVS_BACKEND_BATCHES,
 };
 
 static const kvs_backend_t *const device_backends[] = {&device_backend};

@@ -345,4 +345,4 @@ static kvs_status_t settle(kvs_devstore_t *store, uint64_t ticket)
 }
 
 const kvs_collective_t device_along_trees = {
-    .exchange = exchange, .settle = settle, .min_devices = 2};
+    .exchange = exchange, .settle = settle, .min_devices = 2, .is_one_by_one = 1};

@@ -6,15 +6,15 @@
 #include "hoststore_sparse.h"
 #include "hoststore_update.h"
 
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 kvs_status_t kvs_dev_provider(const kvs_provider_t **ret_provider)
 {
     kvs_status_t status = kvs_provider_find(KVS_DEVICE_CUDA, ret_provider);
 
     if (status == KVS_OK &&
-        ((*ret_provider)->size < sizeof(kvs_provider_t) || (*ret_provider)->norms == NULL)) {
+        ((*ret_provider)->size < sizeof(kvs_provider_t) || (*ret_provider)->steps == NULL)) {
         return kvs_fail(KVS_ERR_UNAVAILABLE,
                         "device provider '%s' has no queues; install a newer version",
                         (*ret_provider)->name);
@@ -128,6 +128,11 @@ static int goes_on_devices(const kvs_dev_task_t *task)
 
 /* ---- Exchanges ------------------------------------------------------------------------------------------ */
 
+/* So many keys have their kernels launched together, and none joins once there are so many bytes: that
+ * is enough to do. */
+#define MAX_BATCH       32
+#define MAX_BATCH_BYTES ((uint64_t)4 << 20)
+
 typedef kvs_status_t verb_t(void *store, kvs_op_t *op);
 
 /* Bring the keys home and work there, with copies. */
@@ -157,26 +162,92 @@ static kvs_status_t task_of(kvs_devstore_t *store, const kvs_group_t *group, uns
     return status == KVS_OK ? KVS_OK : kvs_update_name_key(status, group->key);
 }
 
-static kvs_status_t exchange_group(kvs_devstore_t *store, kvs_op_t *op, unsigned what, verb_t *verb)
-{
-    const kvs_group_t *group = op->groups;
-    kvs_dev_task_t task;
-    kvs_status_t status = task_of(store, group, what, &task);
+/* The failure that a call of several keys tells: of the first in the list. */
+typedef struct failure {
+    kvs_status_t status;
+    size_t list_index;
+    char text[1024];
+} failure_t;
 
+static void note_failure(failure_t *failure, kvs_status_t status, const kvs_group_t *group)
+{
+    if (status != KVS_OK &&
+        (failure->status == KVS_OK || group->list_index < failure->list_index)) {
+        failure->status = status;
+        failure->list_index = group->list_index;
+        snprintf(failure->text, sizeof(failure->text), "%s", kvs_plugin_host->last_error());
+    }
+}
+
+static kvs_status_t tell(const failure_t *failure)
+{
+    return failure->status == KVS_OK ? KVS_OK : kvs_fail(failure->status, "%s", failure->text);
+}
+
+/* Begin on devices: *ret_run, to be worked on and closed; or all of it through the host: NULL. */
+static kvs_status_t begin_group(kvs_devstore_t *store, kvs_op_t *op, unsigned what, verb_t *verb,
+                                kvs_dev_task_t *task, kvs_dev_run_t **ret_run)
+{
+    kvs_status_t status = task_of(store, op->groups, what, task);
+
+    *ret_run = NULL;
     if (status != KVS_OK) {
         return status;
     }
-    if (!goes_on_devices(&task)) {
+    if (!goes_on_devices(task)) {
         return go_home(store, op, what, verb);
     }
-    status = kvs_dev_move_out(&task);
+    status = kvs_dev_move_out(task);
     if (status == KVS_OK) {
-        status = kvs_dev_run(&task);
+        status = kvs_dev_run_open(task, ret_run);
     }
     if (status == KVS_ERR_NON_FINITE) {
         return go_home(store, op, what, verb); /* which finds the element and says so */
     }
-    return status == KVS_OK ? KVS_OK : kvs_update_name_key(status, group->key);
+    return status == KVS_OK ? KVS_OK : kvs_update_name_key(status, op->groups->key);
+}
+
+/* Groups whose kernels are launched together; gives how many it took of n. */
+static size_t exchange_batch(kvs_devstore_t *store, const kvs_op_t *op, kvs_group_t *groups,
+                             size_t n, unsigned what, verb_t *verb, failure_t *failure)
+{
+    kvs_dev_task_t tasks[MAX_BATCH];
+    kvs_dev_run_t *runs[MAX_BATCH];
+    size_t n_runs = 0, n_taken = 0;
+    uint64_t n_bytes = 0;
+
+    while (n_taken < n && n_taken < MAX_BATCH && n_bytes < MAX_BATCH_BYTES) {
+        kvs_group_t *group = &groups[n_taken++];
+        kvs_op_t one = *op;
+
+        one.groups = group;
+        one.n_groups = 1;
+        note_failure(failure, begin_group(store, &one, what, verb, &tasks[n_runs], &runs[n_runs]),
+                     group);
+        n_bytes += (uint64_t)group->key->n_elems * (group->key->dtype.bits / 8);
+        n_runs += runs[n_runs] != NULL;
+    }
+    kvs_dev_run_work(runs, n_runs);
+    for (size_t i = 0; i < n_runs; i++) {
+        kvs_status_t status = kvs_dev_run_close(runs[i]);
+        const kvs_group_t *group = tasks[i].group;
+
+        status = status == KVS_OK ? KVS_OK : kvs_update_name_key(status, group->key);
+        note_failure(failure, status, group);
+    }
+    return n_taken;
+}
+
+/* A group that fails holds up no other. */
+static kvs_status_t exchange_groups(kvs_devstore_t *store, const kvs_op_t *op, kvs_group_t *groups,
+                                    size_t n, unsigned what, verb_t *verb)
+{
+    failure_t failure = {KVS_OK, 0, ""};
+
+    for (size_t g = 0; g < n;) {
+        g += exchange_batch(store, op, groups + g, n - g, what, verb, &failure);
+    }
+    return tell(&failure);
 }
 
 /* Those groups that the store's collective sums, at once; `left` gets the others. */
@@ -206,21 +277,6 @@ static kvs_status_t collect(kvs_devstore_t *store, const kvs_op_t *op, unsigned 
     return status;
 }
 
-static kvs_status_t exchange_groups(kvs_devstore_t *store, const kvs_op_t *op, kvs_group_t *groups,
-                                    size_t n, unsigned what, verb_t *verb)
-{
-    kvs_status_t status = KVS_OK;
-
-    for (size_t g = 0; g < n && status == KVS_OK; g++) {
-        kvs_op_t one = *op;
-
-        one.groups = &groups[g];
-        one.n_groups = 1;
-        status = exchange_group(store, &one, what, verb);
-    }
-    return status;
-}
-
 static kvs_status_t collect_and_exchange(kvs_devstore_t *store, kvs_op_t *op, unsigned what,
                                          verb_t *verb)
 {
@@ -235,6 +291,21 @@ static kvs_status_t collect_and_exchange(kvs_devstore_t *store, kvs_op_t *op, un
     }
     free(left);
     return status;
+}
+
+static kvs_status_t collect_one_by_one(kvs_devstore_t *store, const kvs_op_t *op, unsigned what,
+                                       verb_t *verb)
+{
+    failure_t failure = {KVS_OK, 0, ""};
+
+    for (size_t g = 0; g < op->n_groups; g++) {
+        kvs_op_t one = *op;
+
+        one.groups = &op->groups[g];
+        one.n_groups = 1;
+        note_failure(&failure, collect_and_exchange(store, &one, what, verb), one.groups);
+    }
+    return tell(&failure);
 }
 
 static void drop_marks(kvs_devstore_t *store, kvs_op_t *op)
@@ -254,6 +325,8 @@ static kvs_status_t exchange(kvs_devstore_t *store, kvs_op_t *op, unsigned what,
     if ((op->flags & KVS_OP_SHARED) != 0) {
         kvs_dev_tell(store, KVS_DEV_OTHER, "a call whose arrays share memory");
         status = go_home(store, op, what, verb);
+    } else if (store->collective != NULL && store->collective->is_one_by_one) {
+        status = collect_one_by_one(store, op, what, verb);
     } else if (store->collective != NULL) {
         status = collect_and_exchange(store, op, what, verb);
     } else {

@@ -99,6 +99,16 @@ kvs_status_t kvs_dev_reserve_residuals(const kvs_dev_task_t *task, size_t n_plac
  * compression: nothing was done, and the text is still to be written. */
 kvs_status_t kvs_dev_run(kvs_dev_task_t *task);
 
+/* The same in three calls, so that kernels of several keys become one launch. */
+typedef struct kvs_dev_run kvs_dev_run_t;
+
+/* Bring what the devices need. A failure ends the run: *ret_run is NULL then. */
+kvs_status_t kvs_dev_run_open(kvs_dev_task_t *task, kvs_dev_run_t **ret_run);
+/* The kernels of all runs. What fails, close tells. */
+void kvs_dev_run_work(kvs_dev_run_t *const *runs, size_t n);
+/* Send what is still to be sent, let the streams wait, wait for what must be waited for, and free. */
+kvs_status_t kvs_dev_run_close(kvs_dev_run_t *run);
+
 /* Whether the store's collective sums the task: all arrays are on devices, on enough of them. */
 int kvs_dev_collects(const kvs_dev_task_t *task);
 /* The same as kvs_dev_run of several keys, summed over devices by the store's collective. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* devstore_run.c - one exchange of one key on devices, in three rounds over its parts: bring what the
- * part's device does not reach; sum, update, and write what it does reach, in one kernel; send the rest.
+/* devstore_run.c - an exchange of a key on devices, in three rounds over its parts: bring what the part's
+ * device does not reach; sum, update, and write what it does reach, in one kernel; send the rest.
  *
  * With peer access each device sums its part from all values and writes it to all outs: reduce-scatter
  * and all-gather at once, in place, without buffers. Values are added in list order, so that the bits
@@ -26,9 +26,11 @@ typedef struct lane {
     void *sums; /* of norms; one of the scratch arrays */
 } lane_t;
 
-typedef struct run {
+typedef struct kvs_dev_run {
     kvs_dev_task_t *task;
     lane_t *lanes; /* one a part */
+    kvs_status_t status;
+    char text[512]; /* of a failure */
 } run_t;
 
 static const kvs_provider_t *provider_of(const run_t *run)
@@ -65,6 +67,7 @@ static void close_run(run_t *run)
         }
     }
     free(run->lanes);
+    free(run);
 }
 
 /* One block: the lanes, and behind them their lists. */
@@ -256,18 +259,29 @@ static kvs_status_t step(const run_t *run, const lane_t *lane)
     return provider_of(run)->step(lane->part->queue, &item);
 }
 
-/* The sum, or without values the weight, to the weight and the outs. */
-static kvs_status_t sum(const run_t *run, lane_t *lane)
+static int is_step(const run_t *run)
 {
-    const void *weight = lane->part->weight;
+    return run->task->n_values > 0 && run->task->store->host.opt != NULL;
+}
+
+/* The sum, or without values the weight, to the weight and the outs. */
+static kvs_sum_item_t sum_of(const lane_t *lane)
+{
     kvs_sum_item_t item = {lane->part->n, lane->src, lane->n_src, lane->dst, lane->n_dst};
 
     if (item.n_src == 0) {
-        item.src = &weight;
+        item.src = (const void *const *)&lane->part->weight;
         item.n_src = 1;
-    } else if (lane->src[0] != weight) {
+    } else if (lane->src[0] != lane->part->weight) {
         lane->dst[item.n_dst++] = lane->part->weight;
     }
+    return item;
+}
+
+static kvs_status_t sum(const run_t *run, lane_t *lane)
+{
+    kvs_sum_item_t item = sum_of(lane);
+
     return item.n_dst == 0 ? KVS_OK
                            : provider_of(run)->sums(lane->part->queue, run->task->dtype, &item, 1);
 }
@@ -280,8 +294,7 @@ static kvs_status_t open_values(const run_t *run, lane_t *lane)
 
 static kvs_status_t work(const run_t *run, lane_t *lane)
 {
-    return run->task->n_values > 0 && run->task->store->host.opt != NULL ? step(run, lane)
-                                                                         : sum(run, lane);
+    return is_step(run) ? step(run, lane) : sum(run, lane);
 }
 
 /* ---- Norms: whole arrays are looked at before the step --------------------------------------------------- */
@@ -471,44 +484,148 @@ static kvs_status_t prepare(const run_t *run)
     return status;
 }
 
-/* What is queued of other parts must not run into what the program does after a failure. */
-static void end_failed(const run_t *run, kvs_status_t status)
+static void fail_run(run_t *run, kvs_status_t status)
 {
-    char text[1024];
-
-    snprintf(text, sizeof(text), "%s", kvs_plugin_host->last_error());
-    for (size_t i = 0; run->lanes != NULL && i < run->task->key->n_parts; i++) {
-        (void)end_lane(run, &run->lanes[i]); /* a device that is lost does nothing more */
+    if (status != KVS_OK && run->status == KVS_OK) {
+        run->status = status;
+        snprintf(run->text, sizeof(run->text), "%s", kvs_plugin_host->last_error());
     }
-    (void)kvs_fail(status, "%s", text);
 }
 
-kvs_status_t kvs_dev_run(kvs_dev_task_t *task)
+kvs_status_t kvs_dev_run_open(kvs_dev_task_t *task, kvs_dev_run_t **ret_run)
 {
-    run_t run;
-    kvs_status_t status = open_run(&run, task);
+    run_t *run = calloc(1, sizeof(*run));
+    kvs_status_t status = run != NULL ? open_run(run, task)
+                                      : kvs_fail(KVS_ERR_NO_MEMORY, "no memory for an exchange");
 
+    *ret_run = NULL;
     if (status == KVS_OK && task->n_values > 0 && task->store->host.compression != NULL) {
         status = kvs_dev_reserve_residuals(task, task->n_values);
     }
     if (status == KVS_OK) {
-        status = for_lanes(&run, bring);
+        status = for_lanes(run, bring);
     }
     if (status == KVS_OK && task->n_values > 0) {
-        status = prepare(&run);
+        status = prepare(run);
     }
     if (status == KVS_OK) {
-        status = for_lanes(&run, work);
+        *ret_run = run;
+    } else if (run != NULL) {
+        fail_run(run, status);
+        status = kvs_dev_run_close(run);
     }
-    if (status == KVS_OK) {
-        status = for_lanes(&run, send);
+    return status;
+}
+
+/* What is queued of other parts must not run into what the program does after a failure. */
+kvs_status_t kvs_dev_run_close(kvs_dev_run_t *run)
+{
+    kvs_status_t status;
+
+    if (run->status == KVS_OK) {
+        fail_run(run, for_lanes(run, send));
     }
-    if (status == KVS_OK) {
-        status = for_lanes(&run, end_lane);
+    if (run->status == KVS_OK) {
+        fail_run(run, for_lanes(run, end_lane));
+    }
+    status = run->status;
+    for (size_t i = 0; status != KVS_OK && run->lanes != NULL && i < run->task->key->n_parts; i++) {
+        (void)end_lane(run, &run->lanes[i]); /* a device that is lost does nothing more */
     }
     if (status != KVS_OK) {
-        end_failed(&run, status);
+        (void)kvs_fail(status, "%s", run->text);
     }
-    close_run(&run);
+    close_run(run);
     return status;
+}
+
+kvs_status_t kvs_dev_run(kvs_dev_task_t *task)
+{
+    kvs_dev_run_t *run;
+    kvs_status_t status = kvs_dev_run_open(task, &run);
+
+    if (status != KVS_OK) {
+        return status;
+    }
+    kvs_dev_run_work(&run, 1);
+    return kvs_dev_run_close(run);
+}
+
+/* ---- Kernels of several keys ----------------------------------------------------------------------------- */
+
+/* A lane's kernel, of a run that is summed or stepped. */
+typedef struct kernel {
+    run_t *run;
+    const lane_t *lane;
+} kernel_t;
+
+typedef union kernel_item {
+    kvs_sum_item_t sum;
+    kvs_step_item_t step;
+} kernel_item_t;
+
+static int are_alike(const kernel_t *a, const kernel_t *b)
+{
+    return a->lane->part->queue == b->lane->part->queue &&
+           a->run->task->dtype == b->run->task->dtype && is_step(a->run) == is_step(b->run);
+}
+
+/* Launch all kernels like the first, and leave the others in front: gives how many. */
+static size_t launch_alike(kernel_t *kernels, size_t n, void *items)
+{
+    const kernel_t first = kernels[0];
+    const kvs_provider_t *provider = provider_of(first.run);
+    kvs_queue_t *queue = first.lane->part->queue;
+    kvs_sum_item_t *sums = items;
+    kvs_step_item_t *steps = items;
+    size_t n_items = 0, n_left = 0;
+    kvs_status_t status;
+
+    for (size_t i = 0; i < n; i++) {
+        if (!are_alike(&kernels[i], &first)) {
+            continue;
+        }
+        if (is_step(first.run)) {
+            steps[n_items++] = step_of(kernels[i].run, kernels[i].lane);
+        } else {
+            sums[n_items] = sum_of(kernels[i].lane);
+            n_items += sums[n_items].n_dst > 0;
+        }
+    }
+    status = is_step(first.run) ? provider->steps(queue, steps, n_items)
+                                : provider->sums(queue, first.run->task->dtype, sums, n_items);
+    for (size_t i = 0; i < n; i++) {
+        if (!are_alike(&kernels[i], &first)) {
+            kernels[n_left++] = kernels[i];
+        } else {
+            fail_run(kernels[i].run, status);
+        }
+    }
+    return n_left;
+}
+
+void kvs_dev_run_work(kvs_dev_run_t *const *runs, size_t n)
+{
+    size_t n_lanes = 0, n_kernels = 0;
+    kernel_t *kernels = NULL;
+
+    for (size_t i = 0; i < n; i++) {
+        n_lanes += runs[i]->task->key->n_parts;
+    }
+    if (n > 1) {
+        kernels = malloc(n_lanes * (sizeof(*kernels) + sizeof(kernel_item_t)));
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (kernels == NULL) { /* a single key, or no memory for lists: one after the other */
+            fail_run(runs[i], for_lanes(runs[i], work));
+            continue;
+        }
+        for (size_t p = 0; p < runs[i]->task->key->n_parts; p++) {
+            kernels[n_kernels++] = (kernel_t){runs[i], &runs[i]->lanes[p]};
+        }
+    }
+    while (n_kernels > 0) {
+        n_kernels = launch_alike(kernels, n_kernels, kernels + n_lanes);
+    }
+    free(kernels);
 }

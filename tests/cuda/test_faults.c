@@ -138,6 +138,15 @@ static void a_lost_device_fails_its_keys_and_no_others(void)
 
     KT_FAIL(kvs_store_pull(store, &keys[1], 1, &outs, NULL), KVS_ERR_UNAVAILABLE, "cuda(1)");
     KT_OK(kvs_store_pushpull(store, &keys[0], 1, &fine, &outs, NULL));
+    kvs_tensor_t twice[] = {values[0], values[0]};
+    kvs_arrays_t both = pretend_list(twice, 2);
+
+    zeros[0] = 9;
+    KT_OK(kvs_device_copy(values[0].device, values[0].data, (kvs_device_t){KVS_DEVICE_CPU, 0},
+                          zeros, sizeof(float)));
+    KT_FAIL(kvs_store_push(store, keys, 2, &both, NULL), KVS_ERR_UNAVAILABLE, "key 11: ");
+    KT_OK(kvs_store_pull(store, &keys[0], 1, &outs, NULL));
+    KT_REAL(zeros[0], 9);
     want_usable(store, 5);
     pretend_free(&values[0], 0);
     free(zeros);

@@ -5,6 +5,7 @@
  * an exchange costs, counted. */
 #include "pretend.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -288,6 +289,146 @@ static void an_exchange_is_one_launch_for_each_device_and_no_copy(void)
     }
 }
 
+/* Twenty small keys on device 0, whose weights have moved there; all elements of key k are k. */
+enum { N_KEYS = 20, N_SMALL = 100 };
+
+typedef struct small_keys {
+    kvs_store_t *store;
+    kvs_key_t keys[N_KEYS];
+    kvs_tensor_t values[N_KEYS];
+    kvs_arrays_t list;
+} small_keys_t;
+
+static void set_up_small(small_keys_t *small, const char *optimizer)
+{
+    kvs_optimizer_spec_t spec = KVS_OPTIMIZER_INIT;
+    kvs_param_t rate = {.name = "learning_rate", .type = KVS_PARAM_FLOAT, .value.real = 0.5};
+    float numbers[N_SMALL];
+    static const int64_t n = N_SMALL; /* arrays keep its place */
+
+    KT_OK(kvs_store_create("device", NULL, 0, &small->store));
+    for (int k = 0; k < N_KEYS; k++) {
+        small->keys[k] = kvs_key_int(k);
+        for (int i = 0; i < N_SMALL; i++) {
+            numbers[i] = (float)k;
+        }
+        small->values[k] = pretend_array(0, KVS_DTYPE_float32, &n, numbers, 0);
+    }
+    small->list = pretend_list(small->values, N_KEYS);
+    KT_OK(kvs_store_init(small->store, small->keys, N_KEYS, &small->list, NULL));
+    if (optimizer != NULL) {
+        spec.name = optimizer;
+        spec.params = &rate;
+        spec.n_params = 1;
+        KT_OK(kvs_store_set_optimizer(small->store, &spec));
+    }
+    KT_OK(kvs_store_push(small->store, small->keys, N_KEYS, &small->list, NULL));
+}
+
+static void tear_down_small(small_keys_t *small)
+{
+    for (int k = 0; k < N_KEYS; k++) {
+        pretend_free(&small->values[k], 0);
+    }
+    KT_OK(kvs_store_close(small->store));
+}
+
+static uint64_t launches_of(const small_keys_t *small,
+                            kvs_status_t (*call)(kvs_store_t *store, const kvs_key_t *keys,
+                                                 size_t n_keys, const kvs_arrays_t *list,
+                                                 const kvs_call_t *settings))
+{
+    cuda_double_counts_t counts = {0};
+
+    if (driver.reset_counts != NULL) {
+        driver.reset_counts();
+    }
+    KT_OK(call(small->store, small->keys, N_KEYS, &small->list, NULL));
+    if (driver.read_counts != NULL) {
+        driver.read_counts(&counts);
+    }
+    return (uint64_t)counts.launches;
+}
+
+static float element_of(const kvs_tensor_t *tensor)
+{
+    float numbers[N_SMALL];
+
+    pretend_get(tensor, numbers);
+    return numbers[N_SMALL - 1];
+}
+
+static void fill_with(const kvs_tensor_t *tensor, float number)
+{
+    float numbers[N_SMALL];
+
+    for (int i = 0; i < N_SMALL; i++) {
+        numbers[i] = number;
+    }
+    KT_OK(kvs_device_copy(tensor->device, tensor->data, (kvs_device_t){KVS_DEVICE_CPU, 0}, numbers,
+                          sizeof(numbers)));
+}
+
+static void small_keys_of_a_call_are_summed_in_one_launch(void)
+{
+    small_keys_t small;
+    uint64_t pushed, pulled;
+
+    set_up_small(&small, NULL);
+    pushed = launches_of(&small, kvs_store_push);
+    pulled = launches_of(&small, kvs_store_pull);
+    for (int k = 0; k < N_KEYS; k++) {
+        KT_REAL(element_of(&small.values[k]), k);
+    }
+    if (driver.read_counts != NULL) {
+        KT_INT(pushed, 1);
+        KT_INT(pulled, 1);
+    }
+    tear_down_small(&small);
+}
+
+/* w = g = k; each push takes half of g away. */
+static void small_keys_of_a_call_are_stepped_nine_a_launch(void)
+{
+    small_keys_t small;
+    uint64_t pushed, pulled;
+
+    set_up_small(&small, "sgd");
+    pushed = launches_of(&small, kvs_store_push);
+    pulled = launches_of(&small, kvs_store_pull);
+    for (int k = 0; k < N_KEYS; k++) {
+        KT_REAL(element_of(&small.values[k]), 0); /* k - k/2 - k/2 */
+    }
+    if (driver.read_counts != NULL) {
+        KT_INT(pushed, 3);
+        KT_INT(pulled, 1);
+    }
+    tear_down_small(&small);
+}
+
+/* A value that can't be packed fails its key, whose array stays as it was; the others are exchanged. */
+static void a_key_that_fails_holds_up_no_other_of_its_call(void)
+{
+    kvs_param_t params[] = {{.name = "type", .type = KVS_PARAM_TEXT, .value.text = "2bit"},
+                            {.name = "threshold", .type = KVS_PARAM_FLOAT, .value.real = 0.5}};
+    const int bad = 7;
+    small_keys_t small;
+
+    set_up_small(&small, NULL);
+    KT_OK(kvs_store_set_gradient_compression(small.store, params, 2));
+    fill_with(&small.values[bad], NAN);
+    KT_FAIL(kvs_store_pushpull(small.store, small.keys, N_KEYS, &small.list, NULL, NULL),
+            KVS_ERR_NON_FINITE, "key 7");
+    for (int k = 0; k < N_KEYS; k++) {
+        float got = element_of(&small.values[k]);
+
+        KT_TRUE(k == bad ? isnan(got) : got == (k == 0 ? 0.0f : 0.5f));
+    }
+    KT_OK(kvs_store_pull(small.store, small.keys, N_KEYS, &small.list, NULL));
+    KT_REAL(element_of(&small.values[bad]), bad);
+    tear_down_small(&small);
+}
+
 int main(int argc, char **argv)
 {
     static const kt_test_t tests[] = {
@@ -299,6 +440,9 @@ int main(int argc, char **argv)
         KT_TEST(without_a_stream_to_wait_the_call_ends_when_all_is_done),
         KT_TEST(several_threads_may_exchange_at_once),
         KT_TEST(an_exchange_is_one_launch_for_each_device_and_no_copy),
+        KT_TEST(small_keys_of_a_call_are_summed_in_one_launch),
+        KT_TEST(small_keys_of_a_call_are_stepped_nine_a_launch),
+        KT_TEST(a_key_that_fails_holds_up_no_other_of_its_call),
     };
 
     pretend_open();

@@ -241,6 +241,7 @@ static const kvs_provider_t cuda_provider = {
     .convert = cuda_convert,
     .find_non_finite = cuda_find_non_finite,
     .step = cuda_step,
+    .steps = cuda_steps,
     .pack = cuda_pack,
     .unpack = cuda_unpack,
     .enter = cuda_enter_queue,

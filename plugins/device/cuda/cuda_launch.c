@@ -104,10 +104,10 @@ static int sum_kernel(int dtype, int64_t *ret_elem_bytes)
     return table[dtype].kernel;
 }
 
-static kvs_status_t too_many(size_t n)
+static kvs_status_t too_many(size_t n, int max)
 {
     return kvs_fail(KVS_ERR_NOT_IMPLEMENTED, "cuda: %zu arrays in one sum; %d are accepted", n,
-                    CUDA_MAX_ARRAYS);
+                    max);
 }
 
 static void copy_pointers(void **to, const void *const *src, size_t n_src, void *const *dst,
@@ -158,7 +158,7 @@ kvs_status_t cuda_sums(kvs_queue_t *queue, int dtype, const kvs_sum_item_t *item
 
     for (size_t i = 0; i < n_items; i++) {
         if (items[i].n_src + items[i].n_dst > CUDA_MAX_ARRAYS) {
-            return too_many(items[i].n_src + items[i].n_dst);
+            return too_many(items[i].n_src + items[i].n_dst, CUDA_MAX_ARRAYS);
         }
     }
     while (n_items > 0 && status == KVS_OK) {
@@ -240,30 +240,82 @@ static int step_kernel(int dtype)
     }
 }
 
-kvs_status_t cuda_step(kvs_queue_t *queue, const kvs_step_item_t *item)
+static kvs_status_t check_step(const kvs_step_item_t *item)
 {
-    cuda_step_args_t args = {.n = item->n,
-                             .rule = rule_of(item),
-                             .n_src = (uint32_t)item->n_src,
-                             .n_dst = (uint32_t)item->n_dst,
-                             .weight = item->weight,
-                             .master = item->master};
-
-    if (args.rule < 0) {
+    if (rule_of(item) < 0) {
         return kvs_fail(KVS_ERR_NOT_IMPLEMENTED, "cuda: no kernel for optimizer '%s'",
                         item->kind->name);
     }
-    if (item->n_src + item->n_dst > CUDA_MAX_ARRAYS) {
-        return too_many(item->n_src + item->n_dst);
+    return item->n_src + item->n_dst > CUDA_MAX_STEP_ARRAYS
+               ? too_many(item->n_src + item->n_dst, CUDA_MAX_STEP_ARRAYS)
+               : KVS_OK;
+}
+
+static void fill_step(cuda_step_item_t *to, const kvs_step_item_t *item)
+{
+    *to = (cuda_step_item_t){.n = item->n,
+                             .n_src = (uint32_t)item->n_src,
+                             .n_dst = (uint32_t)item->n_dst,
+                             .rule = rule_of(item),
+                             .weight = item->weight,
+                             .master = item->master};
+    memcpy(to->states, item->states, sizeof(to->states));
+    memcpy(to->scalars, item->scalars, sizeof(to->scalars));
+}
+
+/* As many items as one launch takes; gives how many. */
+static size_t fill_steps(cuda_step_args_t *args, const kvs_step_item_t *items, size_t n_items,
+                         int64_t *ret_n_blocks)
+{
+    size_t n_arrays = 0, i = 0;
+    int64_t n_blocks = 0;
+
+    args->n_items = 0;
+    for (; i < n_items && args->n_items < CUDA_MAX_STEPS; i++) {
+        const kvs_step_item_t *item = &items[i];
+        cuda_step_item_t *to = &args->items[args->n_items];
+
+        if (item->n == 0) {
+            continue;
+        }
+        if (args->n_items > 0 && (n_arrays + item->n_src + item->n_dst > CUDA_MAX_STEP_ARRAYS ||
+                                  n_blocks + n_chunks(item->n, CUDA_CHUNK) > INT32_MAX)) {
+            break;
+        }
+        fill_step(to, item);
+        to->first_block = (uint32_t)n_blocks;
+        to->first_array = (uint32_t)n_arrays;
+        copy_pointers(args->arrays + n_arrays, item->src, item->n_src, item->dst, item->n_dst);
+        args->n_items++;
+        n_arrays += item->n_src + item->n_dst;
+        n_blocks += n_chunks(item->n, CUDA_CHUNK);
     }
-    if (item->n == 0) {
-        return KVS_OK;
+    *ret_n_blocks = n_blocks;
+    return i;
+}
+
+kvs_status_t cuda_steps(kvs_queue_t *queue, const kvs_step_item_t *items, size_t n_items)
+{
+    kvs_status_t status = KVS_OK;
+    cuda_step_args_t args = {0};
+    int64_t n_blocks;
+
+    for (size_t i = 0; i < n_items && status == KVS_OK; i++) {
+        status = check_step(&items[i]);
     }
-    memcpy(args.states, item->states, sizeof(args.states));
-    memcpy(args.scalars, item->scalars, sizeof(args.scalars));
-    copy_pointers(args.arrays, item->src, item->n_src, item->dst, item->n_dst);
-    return launch(cuda_device_of_queue(queue), step_kernel(item->dtype),
-                  n_chunks(item->n, CUDA_CHUNK), &args);
+    while (n_items > 0 && status == KVS_OK) {
+        size_t n = fill_steps(&args, items, n_items, &n_blocks);
+
+        status = launch(cuda_device_of_queue(queue), step_kernel(items[0].dtype), n_blocks, &args);
+        items += n;
+        n_items -= n;
+    }
+    return status;
+}
+
+kvs_status_t cuda_step(kvs_queue_t *queue, const kvs_step_item_t *item)
+{
+    return cuda_steps(queue, item, 1);
 }
 
 static int norms_of(const kvs_optimizer_t *kind, uint32_t phase)
@@ -392,7 +444,7 @@ kvs_status_t cuda_unpack(kvs_queue_t *queue, const kvs_compressor_t *kind, const
         return no_packing(kind);
     }
     if (n_src > CUDA_MAX_ARRAYS) {
-        return too_many(n_src);
+        return too_many(n_src, CUDA_MAX_ARRAYS);
     }
     args.threshold = params[0];
     memcpy(args.packed, src, n_src * sizeof(*src));

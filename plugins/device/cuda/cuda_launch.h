@@ -15,6 +15,7 @@ kvs_status_t cuda_convert(kvs_queue_t *queue, int64_t n, int src_dtype, const vo
 kvs_status_t cuda_find_non_finite(kvs_queue_t *queue, int dtype, int64_t n, const void *src,
                                   const float *add, uint32_t *flag);
 kvs_status_t cuda_step(kvs_queue_t *queue, const kvs_step_item_t *item);
+kvs_status_t cuda_steps(kvs_queue_t *queue, const kvs_step_item_t *items, size_t n_items);
 kvs_status_t cuda_norms(kvs_queue_t *queue, const kvs_step_item_t *item, uint32_t phase,
                         double *ret_sums);
 kvs_status_t cuda_pack(kvs_queue_t *queue, const kvs_pack_item_t *item);

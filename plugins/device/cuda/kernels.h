@@ -14,6 +14,9 @@
 #define CUDA_CHUNK       4096  /* elements, for one block of the others */
 #define CUDA_MAX_ITEMS   32
 #define CUDA_MAX_ARRAYS  384
+/* Of steps, whose items are larger: */
+#define CUDA_MAX_STEPS       9
+#define CUDA_MAX_STEP_ARRAYS 272
 
 /* Items of a sum: each adds `n_src` arrays in order and writes the result to `n_dst` arrays, whose
  * pointers follow those of the sources, from `first_array` on. Item i has the blocks from `first_block`
@@ -53,19 +56,28 @@ typedef struct cuda_finite_args {
     uint32_t *flag;
 } cuda_finite_args_t;
 
-/* A step of an optimizer: the sum of n_src gradients, rounded once, changes weight and states; the new
- * weight is also written to n_dst arrays. `master`: the float32 weight of a half type, or NULL. */
-typedef struct cuda_step_args {
+/* Steps of an optimizer: the sum of n_src gradients, rounded once, changes weight and states; the new
+ * weight is also written to n_dst arrays. Blocks and arrays as of sums. `master`: the float32 weight of
+ * a half type, or NULL. */
+typedef struct cuda_step_item {
     int64_t n;
-    int32_t rule; /* CUDA_RULE_… */
+    uint32_t first_block;
+    uint32_t first_array;
     uint32_t n_src;
     uint32_t n_dst;
+    int32_t rule; /* CUDA_RULE_… */
     int32_t reserved;
     void *weight;
     float *master;
-    void *states[4];
+    void *states[3];
     double scalars[16];
-    void *arrays[CUDA_MAX_ARRAYS];
+} cuda_step_item_t;
+
+typedef struct cuda_step_args {
+    uint32_t n_items;
+    uint32_t reserved;
+    cuda_step_item_t items[CUDA_MAX_STEPS];
+    void *arrays[CUDA_MAX_STEP_ARRAYS];
 } cuda_step_args_t;
 
 /* Sums of squares of an optimizer's terms, two of them, in the host's order: of each unit of `unit` elements

@@ -108,57 +108,70 @@
 DEFINE_STEP_ONE(double, f64)
 DEFINE_STEP_ONE(float, f32)
 
+/* The item that a block works on: all threads of a block take the same way. */
+DEVICE const cuda_step_item_t *item_of_block(const cuda_step_args_t *args)
+{
+    uint32_t i = 0;
+
+    while (i + 1 < args->n_items && args->items[i + 1].first_block <= block_index()) {
+        i++;
+    }
+    return &args->items[i];
+}
+
 #define DEFINE_STEP(name, elem, type, suffix, widen, narrow)                                       \
     /* The sum of the gradients as the CPU keeps it: in the array's own type. */                   \
-    DEVICE type name##_grad(const cuda_step_args_t *args, int64_t i)                               \
+    DEVICE type name##_grad(const cuda_step_item_t *item, void *const *arrays, int64_t i)          \
     {                                                                                              \
-        type total = widen(((const elem *)args->arrays[0])[i]);                                    \
+        type total = widen(((const elem *)arrays[0])[i]);                                          \
                                                                                                    \
-        for (uint32_t j = 1; j < args->n_src; j++) {                                               \
-            total += widen(((const elem *)args->arrays[j])[i]);                                    \
+        for (uint32_t j = 1; j < item->n_src; j++) {                                               \
+            total += widen(((const elem *)arrays[j])[i]);                                          \
         }                                                                                          \
-        return args->n_src > 1 ? widen((elem)narrow(total)) : total;                               \
+        return item->n_src > 1 ? widen((elem)narrow(total)) : total;                               \
     }                                                                                              \
-    DEVICE void name##_element(const cuda_step_args_t *args, int64_t i, const type *s)             \
+    DEVICE void name##_element(const cuda_step_item_t *item, void *const *arrays, int64_t i,       \
+                               const type *s)                                                      \
     {                                                                                              \
-        int exact = args->master != 0 || sizeof(elem) == sizeof(type);                             \
+        int exact = item->master != 0 || sizeof(elem) == sizeof(type);                             \
         type weight =                                                                              \
-            args->master != 0 ? (type)args->master[i] : widen(((const elem *)args->weight)[i]);    \
+            item->master != 0 ? (type)item->master[i] : widen(((const elem *)item->weight)[i]);    \
         type state[3];                                                                             \
                                                                                                    \
         for (int k = 0; k < 3; k++) {                                                              \
-            state[k] = args->states[k] == 0 ? 0                                                    \
-                       : exact              ? ((const type *)args->states[k])[i]                   \
-                                            : widen(((const elem *)args->states[k])[i]);                        \
+            state[k] = item->states[k] == 0 ? 0                                                    \
+                       : exact              ? ((const type *)item->states[k])[i]                   \
+                                            : widen(((const elem *)item->states[k])[i]);                        \
         }                                                                                          \
-        step_one_##suffix(args->rule, name##_grad(args, i), &weight, &state[0], &state[1],         \
+        step_one_##suffix(item->rule, name##_grad(item, arrays, i), &weight, &state[0], &state[1], \
                           &state[2], s);                                                           \
         for (int k = 0; k < 3; k++) {                                                              \
-            if (args->states[k] != 0 && exact) {                                                   \
-                ((type *)args->states[k])[i] = state[k];                                           \
-            } else if (args->states[k] != 0) {                                                     \
-                ((elem *)args->states[k])[i] = (elem)narrow(state[k]);                             \
+            if (item->states[k] != 0 && exact) {                                                   \
+                ((type *)item->states[k])[i] = state[k];                                           \
+            } else if (item->states[k] != 0) {                                                     \
+                ((elem *)item->states[k])[i] = (elem)narrow(state[k]);                             \
             }                                                                                      \
         }                                                                                          \
-        if (args->master != 0) {                                                                   \
-            args->master[i] = (float)weight;                                                       \
+        if (item->master != 0) {                                                                   \
+            item->master[i] = (float)weight;                                                       \
         }                                                                                          \
-        ((elem *)args->weight)[i] = (elem)narrow(weight);                                          \
-        for (uint32_t j = 0; j < args->n_dst; j++) {                                               \
-            ((elem *)args->arrays[args->n_src + j])[i] = (elem)narrow(weight);                     \
+        ((elem *)item->weight)[i] = (elem)narrow(weight);                                          \
+        for (uint32_t j = 0; j < item->n_dst; j++) {                                               \
+            ((elem *)arrays[item->n_src + j])[i] = (elem)narrow(weight);                           \
         }                                                                                          \
     }                                                                                              \
     KERNEL(name, cuda_step_args_t)                                                                 \
     {                                                                                              \
-        int64_t begin = (int64_t)block_index() * CUDA_CHUNK;                                       \
-        int64_t end = chunk_end(begin, CUDA_CHUNK, args->n);                                       \
+        const cuda_step_item_t *item = item_of_block(args);                                        \
+        int64_t begin = (int64_t)(block_index() - item->first_block) * CUDA_CHUNK;                 \
+        int64_t end = chunk_end(begin, CUDA_CHUNK, item->n);                                       \
         type s[16];                                                                                \
                                                                                                    \
         for (int k = 0; k < 16; k++) {                                                             \
-            s[k] = (type)args->scalars[k];                                                         \
+            s[k] = (type)item->scalars[k];                                                         \
         }                                                                                          \
         for (int64_t i = begin + thread_index(); i < end; i += CUDA_BLOCK) {                       \
-            name##_element(args, i, s);                                                            \
+            name##_element(item, args->arrays + item->first_array, i, s);                          \
         }                                                                                          \
     }
 

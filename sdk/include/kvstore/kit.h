@@ -223,6 +223,7 @@ typedef struct kvs_collective {
      * of none. */
     kvs_status_t (*settle)(kvs_devstore_t *store, uint64_t ticket);
     size_t min_devices; /* exchanges of fewer are left to the store; 1 or 2 */
+    int is_one_by_one;  /* there is nothing in several keys at once: each fails by itself */
 } kvs_collective_t;
 
 kvs_status_t kvs_devstore_close(void *store, int64_t timeout_ms);

@@ -380,7 +380,7 @@ typedef struct kvs_provider {
      * infinity. */
     kvs_status_t (*find_non_finite)(kvs_queue_t *queue, int dtype, int64_t n, const void *src,
                                     const float *add, uint32_t *flag);
-    /* `item` NULL-weighted (n 0): only say whether there is such a kernel. */
+    /* With `n` 0 only say whether there is such a kernel; then which states are not NULL counts. */
     kvs_status_t (*step)(kvs_queue_t *queue, const kvs_step_item_t *item);
     kvs_status_t (*pack)(kvs_queue_t *queue, const kvs_pack_item_t *item);
     /* The sum, in order, of what n_src packed arrays of n float32 stand for. */
@@ -390,6 +390,12 @@ typedef struct kvs_provider {
      * the queue's stream as the library knows it (CUstream), and, by `leave`, put the caller's back. */
     kvs_status_t (*enter)(kvs_queue_t *queue, void **ret_stream);
     void (*leave)(kvs_queue_t *queue);
+    /* kvs_optimizer_t.sums of every block of an item with one gradient, which begins at a block: n_sums
+     * numbers for each, on the device. With `n` 0 as `step`. */
+    kvs_status_t (*norms)(kvs_queue_t *queue, const kvs_step_item_t *item, uint32_t phase,
+                          double *ret_sums);
+    /* Steps of different arrays of one dtype and kind. Few items may be one launch. */
+    kvs_status_t (*steps)(kvs_queue_t *queue, const kvs_step_item_t *items, size_t n_items);
 } kvs_provider_t;
 
 /* ---- Backends -------------------------------------------------------------------------------- */
@@ -410,8 +416,8 @@ typedef struct kvs_open_args {
 } kvs_open_args_t;
 
 /* Verbs return the operation's status with its text (kvs_fail). A blocking backend is given one
- * group at a time, on any thread, never two of one key at once, unless KVS_OP_SHARED or
- * KVS_BACKEND_WHOLE_CALLS gives all; it
+ * group at a time, on any thread, never two of one key at once, unless KVS_OP_SHARED,
+ * KVS_BACKEND_WHOLE_CALLS or KVS_BACKEND_BATCHES gives all; it
  * may wait for work of this process only. An asynchronous one is given the whole call, on the
  * calling thread, in order of issue; it returns without waiting for a peer, and if it returned 0
  * ends the operation with host->consumed(op) and host->complete(op, status), each once. It keeps the
@@ -511,7 +517,10 @@ typedef struct kvs_option_info {
 enum {
     /* Blocking: given all groups of a call at once, which then succeed or fail together; but not where an
      * updater of the program runs. */
-    KVS_BACKEND_WHOLE_CALLS = 1
+    KVS_BACKEND_WHOLE_CALLS = 1,
+    /* Blocking: given several groups of push, pull and pushpull at once where all arrays are on devices;
+     * it does what it can for each, and gives the failure of the first in the list. */
+    KVS_BACKEND_BATCHES = 2
 };
 
 typedef struct kvs_backend {

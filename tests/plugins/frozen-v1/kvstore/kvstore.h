@@ -72,7 +72,8 @@ enum {
 KVS_API const char *kvs_status_name(kvs_status_t status);
 KVS_API const char *kvs_status_text(kvs_status_t status);
 
-/* The text of this thread's last failed call; "" before the first. Valid until this thread's next failing call. */
+/* The text of this thread's last failed call; "" before the first. Valid until this thread's next failing call. One line
+ * of UTF-8: control characters and other bytes of keys, names and paths stand in it as \n, \t, \r or \xNN. */
 KVS_API const char *kvs_last_error(void);
 
 /* Store a text for this thread and return `status`: for updaters, so that the caller of push reads their words. */
@@ -283,7 +284,8 @@ typedef struct kvs_option {
  * by the program come first, then names, aliases and words of the installed plugins.
  * ERR_NOT_FOUND: no such backend; the text names near ones and lists what exists. ERR_UNAVAILABLE: known, but not
  * installed, disabled, or lacking something: the text says which and what mends it. ERR_PLUGIN: it can't be loaded.
- * ERR_ARGUMENT: an empty name, an unknown option, a malformed value. The store is freed by kvs_store_close.
+ * ERR_ARGUMENT: an empty name, an unknown option, one given twice, a malformed value. The store is freed by
+ * kvs_store_close.
  * A store can't be used in a forked child (ERR_STATE). */
 KVS_API kvs_status_t kvs_store_create(const char *name, const kvs_option_t *options, size_t n_options,
                                       kvs_store_t **ret_store);
