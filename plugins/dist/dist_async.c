@@ -217,6 +217,10 @@ static dist_round_t *coming_round(dist_entry_t *entry, const dist_header_t *head
         *ret_misfit = "a push is out of order";
         return NULL;
     }
+    if (header->optimizer > entry->depot->n_optimizers) {
+        *ret_misfit = "a push names an optimizer that was never set";
+        return NULL;
+    }
     if (*coming == NULL) {
         *coming = dist_round_new(entry, worker);
     }

@@ -46,6 +46,7 @@ bool dist_commands_put(dist_commands_t *commands, const dist_header_t *header,
     if (message->n_body_bytes > 0) {
         memcpy(command->bytes, message->body, message->n_body_bytes);
     }
+    command->bytes[message->n_body_bytes] = '\0'; /* for those who take it for text */
     while (*link != NULL) {
         link = &(*link)->next;
     }
@@ -96,6 +97,10 @@ void dist_command_run(dist_command_t *command, kvs_net_node_t *node, kvs_control
         header.status = controller(command->head, command->bytes, command->n_bytes, arg);
     }
     header.status = header.status > 0 ? KVS_ERR_CALLBACK : header.status;
+    if (header.status != KVS_OK && kvs_plugin_host->last_error()[0] == '\0') {
+        (void)kvs_fail(header.status, "the controller of server %d has refused command %d",
+                       kvs_net_node_rank(node), command->head);
+    }
     net.flags = KVS_NET_URGENT;
     net.store = command->store;
     net.header = bytes;

@@ -324,6 +324,7 @@ void dist_worker_say_closed(dist_worker_t *worker)
     uint8_t bytes[DIST_MAX_HEADER_BYTES];
     kvs_net_send_t net = KVS_NET_SEND_INIT;
 
+    net.flags = KVS_NET_URGENT;
     net.store = worker->number;
     net.header = bytes;
     net.n_header_bytes = dist_header_encode(&header, bytes);

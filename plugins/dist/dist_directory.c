@@ -339,8 +339,15 @@ static void answer_earlier(dist_name_t *name, const dist_header_t *header, int w
     }
     earlier = *link;
     if (earlier == NULL || dist_record_digest(&earlier->record) != dist_record_digest(record)) {
-        dist_depot_send_done(name->depot, worker, header->request, KVS_ERR_SHAPE,
-                             "the key was deleted since, or had another shape or dtype");
+        char text[TEXT_BYTES];
+
+        snprintf(text, sizeof(text),
+                 "%s: %sshape %s and dtype %s of %s are not what %s gave before it was deleted",
+                 DIST_KEY_TEXT(record), record->row_sparse ? "row-sparse " : "",
+                 DIST_SHAPE_TEXT(record), kvs_dtype_name(kvs_dtype(record->dtype)),
+                 dist_depot_worker_label(name->depot, worker),
+                 dist_depot_worker_label(name->depot, 0));
+        dist_depot_send_done(name->depot, worker, header->request, KVS_ERR_SHAPE, text);
         return;
     }
     dist_depot_send_record(name->depot, worker, header->request, &earlier->record);

@@ -101,12 +101,23 @@ static kvs_status_t allocate(dist_entry_t *entry)
     return kvs_cpu_provider()->alloc(host_device, entry->n_bytes, &entry->weight);
 }
 
+static bool has_servers(const dist_depot_t *depot, const dist_record_t *record)
+{
+    uint32_t i = 0;
+
+    while (i < record->n_shards && record->shards[i].server < (uint32_t)depot->n_servers) {
+        i++;
+    }
+    return i == record->n_shards;
+}
+
 static kvs_status_t check_record(const dist_depot_t *depot, const dist_header_t *header,
                                  const dist_record_t *record)
 {
     if (record->id != header->key || record->id == 0 ||
         dist_record_digest(record) != header->digest ||
-        dist_record_shard_of(record, (uint32_t)depot->rank) == NULL) {
+        dist_record_shard_of(record, (uint32_t)depot->rank) == NULL ||
+        !has_servers(depot, record)) {
         return kvs_fail(KVS_ERR_FORMAT, "the record of %s does not fit its message",
                         DIST_KEY_TEXT(record));
     }

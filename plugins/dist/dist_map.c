@@ -28,9 +28,23 @@ void *dist_map_find(const dist_map_t *map, uint64_t number)
     return map->n_items == 0 || number == 0 ? NULL : item_of(map, number)->value;
 }
 
+/* Room for as many again as there are: what was removed leaves its place, and the map may even shrink. */
+static size_t room_for(const dist_map_t *map)
+{
+    size_t n = 1, room = 64;
+
+    for (size_t i = 0; i < map->n_items; i++) {
+        n += map->items[i].value != NULL;
+    }
+    while (room < 4 * n) {
+        room *= 2;
+    }
+    return room;
+}
+
 static kvs_status_t grow(dist_map_t *map)
 {
-    dist_map_t grown = {.n_items = map->n_items == 0 ? 64 : 2 * map->n_items};
+    dist_map_t grown = {.n_items = room_for(map)};
 
     grown.items = calloc(grown.n_items, sizeof(*grown.items));
     if (grown.items == NULL) {

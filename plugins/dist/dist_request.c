@@ -561,6 +561,7 @@ static void empty_queue(dist_worker_t *worker, int server)
         }
     }
     dist_batch_release(&worker->wires[server].batch);
+    worker->wires[server].full = false; /* whatever comes now is to hear why it fails */
 }
 
 void dist_requests_fail(dist_worker_t *worker, int server, kvs_status_t status, const char *text)

@@ -916,5 +916,8 @@ void dist_round_take_refusal(dist_entry_t *entry, const dist_header_t *header,
         return;
     }
     dist_round_add_refusal(entry, round, header, message);
-    dist_round_go_on(entry);
+    if (round == entry->rounds[0]) {
+        dist_round_check_gone(entry);
+        dist_round_go_on(entry);
+    }
 }

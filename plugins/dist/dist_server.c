@@ -94,6 +94,7 @@ static void free_depot(dist_depot_t *depot)
         dist_entry_free(depot->entries.items[i].value);
     }
     dist_map_release(&depot->entries);
+    dist_wait_end(depot->server, &depot->join_wait);
     dist_directory_free(depot);
     dist_optimizers_free(depot);
     dist_codecs_free(depot);

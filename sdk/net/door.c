@@ -101,6 +101,7 @@ static bool read_control(struct msghdr *message, int *ret_fd)
 /* Strangers who send without end don't keep us: the door is still readable. */
 bool net_door_receive(int door, net_note_t *ret_note, net_door_address_t *ret_from, int *ret_fd)
 {
+    *ret_fd = -1;
     for (int i = 0; i < MOST_STRANGERS; i++) {
         control_t control = {{0}};
         struct iovec part = {ret_note, sizeof(*ret_note)};
@@ -126,6 +127,7 @@ bool net_door_receive(int door, net_note_t *ret_note, net_door_address_t *ret_fr
         }
         if (*ret_fd >= 0) {
             close(*ret_fd);
+            *ret_fd = -1;
         }
     }
     return false;

@@ -185,11 +185,21 @@ static void drop_writer(net_lane_t *lane)
     net_writer_free(writer);
 }
 
+static bool is_offered(net_lane_t *lane)
+{
+    bool offered;
+
+    pthread_mutex_lock(&lane->lock);
+    offered = lane->writer != NULL && !lane->ring_is_open;
+    pthread_mutex_unlock(&lane->lock);
+    return offered;
+}
+
 void net_rings_take_refusal(kvs_net_node_t *node, const net_note_t *note)
 {
     net_lane_t *lane = find_lane(node, note);
 
-    if (lane != NULL && lane->writer != NULL && !lane->ring_is_open) {
+    if (lane != NULL && is_offered(lane)) {
         drop_writer(lane);
         say_by_socket(lane->peer, note->name);
     }

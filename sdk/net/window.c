@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #define WRITE_MS 1000
+#define AGAIN_MS 50
 
 struct kvs_net_window {
     int fd, end_fd;
@@ -75,6 +76,7 @@ static void answer(kvs_net_window_t *window)
     char *text;
 
     if (client < 0) {
+        (void)poll(NULL, 0, AGAIN_MS); /* too many open files, say: the next time finds it again */
         return;
     }
     text = is_own_user(client) ? window->look(window->arg) : NULL;

@@ -305,6 +305,25 @@ static void what_one_rank_cannot_pack_is_told_to_all(void)
     job_close(&job);
 }
 
+/* With no deadline: the worker that has left is all that ends the round. */
+static void what_cannot_be_packed_waits_for_nobody_who_has_left(void)
+{
+    job_t room = job_open(NULL, 0), job = JOB_OPEN({"timeout", "0"});
+
+    KT_OK(set(job.store, "2bit", 1));
+    KT_OK(job_init(&job, kvs_key_int(1), VEC(0, 0)));
+    if (job.rank == 1) {
+        job_close(&job);
+    }
+    job_meet(&room);
+    if (job.rank == 0) {
+        KT_FAIL(job_push(&job, kvs_key_int(1), VEC(1, NAN)), KVS_ERR_NON_FINITE,
+                "element 1 is NaN");
+        job_close(&job);
+    }
+    job_close(&room);
+}
+
 static const kt_test_t tests[] = {
     KT_TEST(packed_sums_have_the_bits_of_device),
     KT_TEST(packed_updates_have_the_bits_of_device),
@@ -314,6 +333,7 @@ static const kt_test_t tests[] = {
     KT_TEST(compression_that_differs_is_told_to_both),
     KT_TEST(compression_on_one_rank_only_is_told_to_both),
     KT_TEST(what_one_rank_cannot_pack_is_told_to_all),
+    KT_TEST(what_cannot_be_packed_waits_for_nobody_who_has_left),
 };
 
 KT_MAIN("job_codec", tests)

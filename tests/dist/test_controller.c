@@ -33,7 +33,7 @@ static kvs_status_t control(int head, const void *body, size_t n_bytes, void *ar
         return kvs_fail(KVS_ERR_RANGE, "call %d: head %d, body '%.*s'", *n_calls, head,
                         (int)n_bytes, (const char *)body);
     }
-    return KVS_OK;
+    return head == 101 ? KVS_ERR_RANGE : KVS_OK;
 }
 
 static pid_t start(const char *role, const char *scheduler, const char *announce)
@@ -74,6 +74,8 @@ static void commands_reach_the_controller_in_order(void)
     KT_OK(kvs_store_send_command_to_servers(store, 77, NULL, 0));
     KT_OK(kvs_store_send_command_to_servers(store, 3, "", 0)); /* not for it */
     KT_FAIL(kvs_store_send_command_to_servers(store, 100, "", 0), KVS_ERR_RANGE, "call 4: ");
+    KT_FAIL(kvs_store_send_command_to_servers(store, 101, "", 0), KVS_ERR_RANGE,
+            "send_command_to_servers: the controller of server 0 has refused command 101");
     KT_FAIL(kvs_store_set_controller(store, control, NULL), KVS_ERR_STATE, "worker");
     KT_OK(kvs_store_close(store));
     /* this process's part in the job ends with it: the others would wait for that */

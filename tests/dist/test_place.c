@@ -197,6 +197,24 @@ static void a_map_finds_what_was_put_in(void)
     dist_map_release(&map);
 }
 
+/* As many come as go: never more than eight are there. */
+static void a_map_does_not_grow_by_what_was_removed(void)
+{
+    dist_map_t map = DIST_MAP_INIT;
+    static int value;
+    int n_wrong = 0;
+
+    for (uint64_t i = 1; i <= 5000; i++) {
+        KT_OK(dist_map_set(&map, i, &value));
+        dist_map_remove(&map, i > 8 ? i - 8 : 0);
+        n_wrong += i > 8 && dist_map_find(&map, i - 8) != NULL;
+        n_wrong += dist_map_find(&map, i > 8 ? i - 7 : 1) != &value;
+    }
+    KT_INT(n_wrong, 0);
+    KT_TRUE(map.n_items <= 256);
+    dist_map_release(&map);
+}
+
 static const kt_test_t tests[] = {
     KT_TEST(the_largest_goes_first_to_the_least_loaded),
     KT_TEST(later_lists_go_on_where_earlier_ones_ended),
@@ -208,6 +226,7 @@ static const kt_test_t tests[] = {
     KT_TEST(arrays_of_more_than_2_to_the_31_elements_are_cut),
     KT_TEST(empty_arrays_and_single_servers_are_not_cut),
     KT_TEST(a_map_finds_what_was_put_in),
+    KT_TEST(a_map_does_not_grow_by_what_was_removed),
 };
 
 KT_MAIN("place", tests)

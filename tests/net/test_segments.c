@@ -312,6 +312,36 @@ static void what_comes_to_the_door_and_is_no_note_is_passed_over(void)
     close(stranger);
 }
 
+/* No note, but with a descriptor: it is closed, and nobody is given its number. */
+static void a_descriptor_without_a_note_is_closed_once(void)
+{
+    union {
+        char bytes[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } control = {{0}};
+    net_door_address_t to = net_door_address(78), from;
+    struct iovec part = {(char[]){"hello"}, 5};
+    struct msghdr message = {.msg_name = &to.name,
+                             .msg_namelen = to.size,
+                             .msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof(control.bytes)};
+    int door = -1, stranger = -1, fd = 0;
+    net_note_t got;
+
+    KT_OK(net_door_open(78, &door));
+    KT_OK(net_door_open(0, &stranger));
+    *CMSG_FIRSTHDR(&message) = (struct cmsghdr){
+        .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
+    memcpy(CMSG_DATA(CMSG_FIRSTHDR(&message)), &stranger, sizeof(stranger));
+    KT_INT(sendmsg(stranger, &message, 0), 5);
+    KT_TRUE(!net_door_receive(door, &got, &from, &fd));
+    KT_INT(fd, -1);
+    close(door);
+    close(stranger);
+}
+
 /* ---- Gates ----------------------------------------------------------------------------------- */
 
 #define N_ROUNDS 2000
@@ -455,6 +485,7 @@ static const kt_test_t tests[] = {
     KT_TEST(segments_left_open_outlive_the_node),
     KT_TEST(memory_that_could_shrink_or_is_too_small_is_refused),
     KT_TEST(what_comes_to_the_door_and_is_no_note_is_passed_over),
+    KT_TEST(a_descriptor_without_a_note_is_closed_once),
     KT_TEST(gates_pass_the_turn_to_and_fro),
     KT_TEST(a_sleeper_is_woken_by_the_gate_and_by_cancel),
     KT_TEST(a_gate_that_is_never_raised_is_a_time_out_naming_the_peer),
