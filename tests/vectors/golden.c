@@ -165,16 +165,6 @@ static int agrees(const golden_case_t *c, kvs_dtype_t dtype, double got, double 
 
 /* ---- one array ---- */
 
-static void free_tensor(kvs_tensor_t *tensor)
-{
-    if (tensor->rows != NULL) {
-        free(tensor->rows->ids);
-    }
-    free(tensor->rows);
-    free(tensor->data);
-    free((void *)tensor->shape);
-}
-
 /* Elements of one step of the first dimension. */
 static size_t row_elems(const kvs_tensor_t *tensor)
 {
@@ -194,6 +184,55 @@ static size_t data_elems(const kvs_tensor_t *tensor)
         n_rows = tensor->rows->capacity;
     }
     return (size_t)n_rows * row_elems(tensor);
+}
+
+static size_t data_bytes(const kvs_tensor_t *tensor)
+{
+    return data_elems(tensor) * (tensor->dtype.bits / 8);
+}
+
+static void free_tensor(kvs_tensor_t *tensor)
+{
+    if (tensor->device.type == KVS_DEVICE_CUDA) {
+        kvs_device_free(tensor->device, tensor->data, data_bytes(tensor));
+    } else {
+        free(tensor->data);
+    }
+    if (tensor->rows != NULL) {
+        free(tensor->rows->ids);
+    }
+    free(tensor->rows);
+    free((void *)tensor->shape);
+}
+
+int golden_n_devices(void)
+{
+    const char *text = getenv("KVSTORE_VECTORS_CUDA");
+
+    return text != NULL ? atoi(text) : 0;
+}
+
+/* A dense array from host memory to the device of its place in a list, if there are any. */
+static int put_on_device(golden_case_t *c, kvs_tensor_t *tensor, size_t place)
+{
+    const kvs_device_t host = {KVS_DEVICE_CPU, 0};
+    size_t n_devices = (size_t)golden_n_devices();
+    void *from = tensor->data, *to = NULL;
+
+    if (n_devices == 0 || tensor->rows != NULL) {
+        return 1;
+    }
+    kvs_device_t device = {KVS_DEVICE_CUDA, (int32_t)(place % n_devices)};
+
+    if (!golden_ok(c, kvs_device_alloc(device, data_bytes(tensor), &to), "device_alloc")) {
+        return 0;
+    }
+    tensor->device = device;
+    tensor->data = to;
+    kvs_status_t status = kvs_device_copy(device, to, host, from, data_bytes(tensor));
+
+    free(from);
+    return golden_ok(c, status, "device_copy");
 }
 
 /* Without `json` one dimension of `n_elems`. */
@@ -295,8 +334,8 @@ static int check_element(golden_case_t *c, const kvs_tensor_t *tensor, size_t i,
     return 1;
 }
 
-int golden_check_flat(golden_case_t *c, const kvs_tensor_t *tensor, const cJSON *data,
-                      const char *what)
+static int check_on_host(golden_case_t *c, const kvs_tensor_t *tensor, const cJSON *data,
+                         const char *what)
 {
     size_t i = 0;
     const cJSON *want;
@@ -311,6 +350,27 @@ int golden_check_flat(golden_case_t *c, const kvs_tensor_t *tensor, const cJSON 
         }
     }
     return 1;
+}
+
+int golden_check_flat(golden_case_t *c, const kvs_tensor_t *tensor, const cJSON *data,
+                      const char *what)
+{
+    kvs_tensor_t copy = *tensor;
+    int ok;
+
+    if (tensor->device.type != KVS_DEVICE_CUDA) {
+        return check_on_host(c, tensor, data, what);
+    }
+    copy.device = (kvs_device_t){KVS_DEVICE_CPU, 0};
+    copy.data = malloc(data_bytes(tensor) + 1);
+    ok = copy.data != NULL ? golden_ok(c,
+                                       kvs_device_copy(copy.device, copy.data, tensor->device,
+                                                       tensor->data, data_bytes(tensor)),
+                                       "device_copy")
+                           : golden_failed(c, "out of memory");
+    ok = ok && check_on_host(c, &copy, data, what);
+    free(copy.data);
+    return ok;
 }
 
 static int check_rows(golden_case_t *c, const kvs_tensor_t *tensor, const cJSON *indices,
@@ -370,7 +430,8 @@ int golden_list_add_flat(golden_case_t *c, const char *dtype, const cJSON *shape
 {
     kvs_tensor_t *tensor = append(c, list, data);
 
-    return tensor != NULL && read_tensor(c, dtype, shape, data, NULL, fill, tensor);
+    return tensor != NULL && read_tensor(c, dtype, shape, data, NULL, fill, tensor) &&
+           put_on_device(c, tensor, list->n - 1);
 }
 
 static int add_object(golden_case_t *c, const cJSON *object, golden_fill_t fill, int32_t device_id,
@@ -384,7 +445,7 @@ static int add_object(golden_case_t *c, const cJSON *object, golden_fill_t fill,
         return 0;
     }
     tensor->device.id = device_id;
-    return 1;
+    return put_on_device(c, tensor, (size_t)device_id);
 }
 
 int golden_list_read(golden_case_t *c, const cJSON *json, golden_fill_t fill, golden_list_t *list)

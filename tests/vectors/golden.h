@@ -39,6 +39,9 @@ void golden_store(int dtype, void *data, size_t i, double value);
 /* 1 on success. Text belongs to the JSON. */
 int golden_key(golden_case_t *c, const cJSON *json, kvs_key_t *ret_key);
 
+/* On how many CUDA devices dense arrays lie, in turns: KVSTORE_VECTORS_CUDA; 0: they lie in host memory. */
+int golden_n_devices(void);
+
 /* Arrays in the order of a call, and how many belong to each key. Everything is owned. */
 typedef struct golden_list {
     kvs_tensor_t *tensors;

@@ -44,9 +44,12 @@ static const char *store_of(const kind_t *kind, const golden_case_t *c)
 {
     const char *other = getenv("KVSTORE_VECTORS_STORE");
 
-    return other != NULL         ? other
-           : kind->store != NULL ? kind->store
-                                 : store_name(c->json, kind->store_field);
+    const char *own = kind->store != NULL ? kind->store : store_name(c->json, kind->store_field);
+
+    if (golden_n_devices() > 0 && strcmp(own, "local") == 0) {
+        own = "device"; /* which is `local` on devices */
+    }
+    return other != NULL ? other : own;
 }
 
 /* In a job workers take the place of devices: there are as many, or one that has all of them. */
