@@ -2,6 +2,7 @@
 #include "ar_settings.h"
 
 #include <ctype.h>
+#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,7 +70,8 @@ kvs_status_t ar_settings_read(const kvs_config_t *config, kvs_net_settings_t *re
 int64_t ar_option_ms(const kvs_config_t *config, const char *name)
 {
     const char *text = kvs_plugin_host->option(config, name);
-    double ms = text == NULL ? 0 : strtod(text, NULL) * 1000;
+    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* built in: needs no freeing */
+    double ms = text == NULL ? 0 : strtod_l(text, NULL, c) * 1000;
 
     return ms > 0 && ms < 1 ? 1 : (int64_t)(ms + 0.5);
 }

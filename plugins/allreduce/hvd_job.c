@@ -57,6 +57,7 @@ struct hvd_job {
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t arrived;
     letter_t *first, **end;
+    int64_t idle_since_ms; /* the job's thread; INT64_MAX: it is at work */
     seat_t *seats;
     uint32_t n_seats, first_free;
     kvs_status_t failure;
@@ -105,6 +106,7 @@ static letter_t *next_letter(hvd_job_t *job)
     letter_t *letter;
 
     pthread_mutex_lock(&job->lock);
+    job->idle_since_ms = hvd_now_ms();
     while (job->first == NULL) {
         pthread_cond_wait(&job->arrived, &job->lock);
     }
@@ -113,6 +115,7 @@ static letter_t *next_letter(hvd_job_t *job)
     if (job->first == NULL) {
         job->end = &job->first;
     }
+    job->idle_since_ms = INT64_MAX;
     pthread_mutex_unlock(&job->lock);
     return letter;
 }
@@ -260,6 +263,10 @@ static void take_asks(hvd_job_t *job, int rank, hvd_view_t view)
         hvd_table_ask(job->table, rank, &ask, hvd_now_ms());
     }
     pthread_mutex_unlock(&job->table_lock);
+    if (view.failed) {
+        kvs_log(KVS_LOG_WARN, "horovod", "a message from %s is malformed: dropped",
+                table_label(job, rank));
+    }
 }
 
 static void take_close(hvd_job_t *job, int rank, uint32_t store)
@@ -279,7 +286,7 @@ static void on_message(void *arg, kvs_net_message_t *message)
     uint8_t kind = message->n_header_bytes == 1 ? *(const uint8_t *)message->header : 0;
     hvd_view_t view = {message->body, message->n_body_bytes, false};
 
-    if (kind == HVD_GO || kind == HVD_NO || kind == HVD_JOINED) {
+    if (message->from->rank == 0 && (kind == HVD_GO || kind == HVD_NO || kind == HVD_JOINED)) {
         post(job, kind, message->body, message->n_body_bytes);
     } else if (kind == HVD_ASK) {
         take_asks(job, message->from->rank, view);
@@ -332,19 +339,22 @@ static void on_event(void *arg, const kvs_net_event_t *event)
     }
 }
 
-/* Worker 0 says when a deadline has passed. Where even that does not come, this process does. */
+/* Worker 0 says when a deadline has passed. Where even that does not come, this process does: but as long
+ * as exchanges go on, others may wait for their turn. */
 static void find_overdue(hvd_job_t *job)
 {
-    int64_t now = hvd_now_ms();
+    int64_t idle_ms;
     uint64_t tickets[64]; /* the rest at the next tick */
     size_t n = 0;
 
     pthread_mutex_lock(&job->lock);
+    idle_ms = hvd_now_ms() - job->idle_since_ms;
     for (uint32_t i = 0; i < job->n_seats && n < sizeof(tickets) / sizeof(tickets[0]); i++) {
         const hvd_pending_t *pending = job->seats[i].pending;
 
         if (pending != NULL && pending->what != HVD_JOIN && pending->timeout_ms > 0 &&
-            now - pending->asked_ms > pending->timeout_ms + GRACE_MS) {
+            hvd_now_ms() - pending->asked_ms > pending->timeout_ms + GRACE_MS &&
+            idle_ms > pending->timeout_ms + GRACE_MS) {
             tickets[n++] = pending->ticket;
         }
     }
@@ -581,6 +591,16 @@ static void fail_all(hvd_job_t *job)
     }
 }
 
+static bool has_part(const hvd_job_t *job, const hvd_go_t *message)
+{
+    bool is_in = false;
+
+    for (uint32_t m = 0; m < message->n_members; m++) { /* ascending */
+        is_in |= message->members[m] == job->rank;
+    }
+    return is_in && message->members[message->n_members - 1] < job->n_workers;
+}
+
 static void open_letter(hvd_job_t *job, const letter_t *letter)
 {
     hvd_view_t view = {letter->body, letter->n, false};
@@ -592,7 +612,11 @@ static void open_letter(hvd_job_t *job, const letter_t *letter)
             fail_job(job, KVS_ERR_PEER, kvs_plugin_host->last_error());
             return;
         }
-        go(job, &message, letter->arrived_us);
+        if (has_part(job, &message)) {
+            go(job, &message, letter->arrived_us);
+        } else {
+            fail_job(job, KVS_ERR_PEER, "worker 0 arranged an exchange of other workers");
+        }
         hvd_go_release(&message);
         return;
     case HVD_NO:

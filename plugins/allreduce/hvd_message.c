@@ -150,6 +150,7 @@ bool hvd_get_ask(hvd_view_t *view, hvd_ask_t *ret_ask)
         view->failed |= ask.shape[i] < 0;
     }
     ask.extra = hvd_get_i64(view);
+    view->failed |= ask.extra < 0;
     ask.count = get_number(view, 8);
     ask.timeout_ms = hvd_get_i64(view);
     ask.warning_ms = hvd_get_i64(view);
@@ -193,6 +194,7 @@ kvs_status_t hvd_get_go(hvd_view_t *view, hvd_go_t *ret_go)
     }
     for (uint32_t m = 0; m < go.n_members; m++) {
         go.members[m] = (int)hvd_get_u32(view);
+        view->failed |= go.members[m] < 0 || (m > 0 && go.members[m] <= go.members[m - 1]);
     }
     for (uint32_t i = 0; i < go.n_items; i++) {
         int64_t *extra = go.extras + (size_t)i * go.n_members;
@@ -201,6 +203,7 @@ kvs_status_t hvd_get_go(hvd_view_t *view, hvd_go_t *ret_go)
         go.items[i].extra = extra;
         for (uint32_t m = 0; has_extras && m < go.n_members; m++) {
             extra[m] = hvd_get_i64(view);
+            view->failed |= extra[m] < 0;
         }
     }
     if (view->failed) {

@@ -793,6 +793,9 @@ static void look_at_join(hvd_table_t *table, store_t *store, int64_t now_ms)
 {
     text_t text = {.n = 0};
 
+    if (table->n_running > 0) { /* the others are not done with what they have submitted */
+        store->moved_ms = now_ms;
+    }
     if (store->n_joined == 0 || store->join.timeout_ms == 0 ||
         now_ms - store->moved_ms < store->join.timeout_ms) {
         return;

@@ -4,7 +4,9 @@
  * last is the odd one. */
 #include "crew.h"
 
+#include <locale.h>
 #include <stdlib.h>
+#include <time.h>
 
 static int is_odd(const crew_t *crew)
 {
@@ -212,6 +214,62 @@ static void only_pushpull_goes_on_without_who_has_joined(void)
     crew_close(&room);
 }
 
+static double seconds(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* So many keys that the last is exchanged long after it was submitted, and nobody calls that late. Worker 0
+ * exchanges with nobody else, so that only waiting for its turn counts. */
+static void keys_that_wait_for_their_turn_are_not_overdue(void)
+{
+    enum { N = 4 << 20, MAX_KEYS = 4000 };
+    crew_t crew = CREW_OPEN({"timeout", "1"});
+    static kvs_event_t *events[MAX_KEYS];
+    float *value = calloc(N, sizeof(*value));
+    double begun = 0;
+    int n_keys = 0;
+
+    for (int i = 0; i < 2 && crew.rank == 0; i++) {
+        begun = seconds();
+        KT_OK(crew_sum(&crew, kvs_key_int(-1), KVS_DTYPE_float32, N, value, NULL, NULL));
+    }
+    if (crew.rank == 0) {
+        for (double each = seconds() - begun; n_keys < MAX_KEYS && n_keys * each < 4; n_keys++) {
+            KT_OK(crew_sum(&crew, kvs_key_int(n_keys), KVS_DTYPE_float32, N, value, NULL,
+                           &events[n_keys]));
+        }
+        for (int k = 0; k < n_keys; k++) {
+            KT_OK(crew_finish(events[k]));
+        }
+    }
+    KT_OK(kvs_store_join(crew.store));
+    crew_works(&crew, kvs_key_int(-1));
+    crew_close(&crew);
+    free(value);
+}
+
+/* Where it is written with a comma, "0.5" must not be read as 0, which is for ever. */
+static void half_a_second_is_one_in_any_locale(void)
+{
+    static const char *const locales[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "de_DE.utf8"};
+
+    for (size_t i = 0; i < 3 && setlocale(LC_ALL, locales[i]) == NULL; i++) {
+    }
+    crew_t room = crew_open(NULL, 0), crew = CREW_OPEN({"timeout", "0.5"});
+
+    if (crew.rank == 0) {
+        KT_FAIL(crew_sum1(&crew, kvs_key_int(1), 1, NULL), KVS_ERR_TIMEOUT, "not submitted for");
+    }
+    crew_meet(&room);
+    crew_close(&crew);
+    crew_close(&room);
+    setlocale(LC_ALL, "C");
+}
+
 static const kt_test_t tests[] = {
     KT_TEST(a_dtype_that_differs_is_told_to_all),
     KT_TEST(a_shape_that_differs_is_told_to_all),
@@ -224,6 +282,8 @@ static const kt_test_t tests[] = {
     KT_TEST(a_missing_barrier_is_named),
     KT_TEST(who_has_joined_has_no_part),
     KT_TEST(only_pushpull_goes_on_without_who_has_joined),
+    KT_TEST(keys_that_wait_for_their_turn_are_not_overdue),
+    KT_TEST(half_a_second_is_one_in_any_locale),
 };
 
 KT_MAIN("job_horovod_errors", tests)
