@@ -85,9 +85,10 @@ void byteps_depot_wait(byteps_depot_t *depot)
 
 bool byteps_depot_look(byteps_depot_t *depot, int64_t now_ns)
 {
-    byteps_exchanges_look(depot, now_ns);
+    bool pending = byteps_exchanges_look(depot, now_ns);
+
     byteps_depot_tell_settled(depot);
-    return depot->exchanges != NULL || depot->answers != NULL;
+    return pending || depot->answers != NULL;
 }
 
 void byteps_depot_lose(byteps_depot_t *depot, int worker, const char *text)

@@ -95,8 +95,8 @@ void byteps_exchange_take_drop(byteps_depot_t *depot, const byteps_header_t *hea
 void byteps_exchanges_check_gone(byteps_depot_t *depot);
 /* All fail for those who wait. */
 void byteps_exchanges_fail(byteps_depot_t *depot, kvs_status_t status, const char *text);
-/* Time has passed. */
-void byteps_exchanges_look(byteps_depot_t *depot, int64_t now_ns);
+/* Time has passed. False: nothing is pending; those that have failed wait for nothing. */
+bool byteps_exchanges_look(byteps_depot_t *depot, int64_t now_ns);
 void byteps_exchanges_free(byteps_depot_t *depot);
 
 /* ---- byteps_answer.c --------------------------------------------------------------------------------- */

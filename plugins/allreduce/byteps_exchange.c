@@ -659,14 +659,17 @@ static void look_at(byteps_exchange_t *exchange, int64_t now_ns)
     }
 }
 
-void byteps_exchanges_look(byteps_depot_t *depot, int64_t now_ns)
+bool byteps_exchanges_look(byteps_depot_t *depot, int64_t now_ns)
 {
     byteps_exchange_t *next;
+    bool pending = false;
 
     for (byteps_exchange_t *at = depot->exchanges; at != NULL; at = next) {
         next = at->next;
         if (at->status == KVS_OK) {
             look_at(at, now_ns);
+            pending = true;
         }
     }
+    return pending;
 }

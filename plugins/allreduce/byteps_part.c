@@ -529,15 +529,17 @@ void byteps_key_forget_ask(byteps_key_t *key)
     key->ask = 0;
 }
 
-/* Answers come in the order of what was asked. */
+/* Answers come in the order of what was asked, but some may be missing. */
 static byteps_key_t *take_asking(byteps_worker_t *worker, uint64_t number)
 {
     byteps_key_t *key = worker->asking;
 
-    if (key == NULL || key->ask != number) {
-        return NULL;
+    while (key != NULL && key->ask != number) {
+        key = key->next_asking;
     }
-    byteps_key_forget_ask(key);
+    if (key != NULL) {
+        byteps_key_forget_ask(key);
+    }
     return key;
 }
 

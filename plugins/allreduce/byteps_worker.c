@@ -725,6 +725,7 @@ static void expire(byteps_use_t *use, int64_t now)
         snprintf(text, sizeof(text),
                  "%s: %s has not answered within %.1f s; it may be busy or stuck",
                  BYTEPS_KEY_TEXT(&use->header), peer->label, (double)patience / 1e9);
+        byteps_key_forget_ask(use->key); /* the next use asks again */
         byteps_use_fail(use, KVS_ERR_TIMEOUT, text);
         byteps_use_end(use);
     }
@@ -735,12 +736,12 @@ bool byteps_worker_tick(byteps_worker_t *worker, int64_t now_ns)
     bool pending = byteps_depot_look(worker->depot, now_ns);
     byteps_use_t *next;
 
-    if (worker->timeout_ms == 0 || now_ns - worker->expired_ns < EXPIRE_NS) {
+    if (now_ns - worker->expired_ns < EXPIRE_NS) {
         return pending;
     }
     worker->expired_ns = now_ns;
     pthread_mutex_lock(&worker->lock);
-    for (byteps_use_t *use = worker->active; use != NULL; use = next) {
+    for (byteps_use_t *use = worker->active; use != NULL && worker->timeout_ms > 0; use = next) {
         next = use->next_active;
         expire(use, now_ns);
     }
