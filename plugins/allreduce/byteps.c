@@ -7,7 +7,6 @@
 #include "byteps_role.h"
 #include "byteps_settings.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define MAX_PART_BYTES (INT64_C(1) << 40)
@@ -15,6 +14,7 @@
 
 typedef struct byteps_store {
     byteps_link_t *link;
+    kvs_devhost_t *devices;  /* of a worker */
     byteps_worker_t *worker; /* or */
     byteps_role_t *role;     /* or neither: a job of one */
     bool allows_cpu;
@@ -74,6 +74,35 @@ static bool is_alone(const kvs_net_settings_t *settings)
     return settings->n_workers == 1 && (settings->embed & KVS_NET_EMBED_SERVERS) != 0;
 }
 
+/* The sum over a job of one, and worker 0's value, is the value. */
+static kvs_status_t copy_value(kvs_op_t *op)
+{
+    const kvs_tensor_t *value = &op->groups[0].values[0];
+    kvs_status_t status = KVS_OK;
+
+    for (size_t i = 0; i < op->groups[0].n_outs && status == KVS_OK; i++) {
+        const kvs_tensor_t *out = &op->groups[0].outs[i];
+
+        if (out->data != value->data) {
+            status =
+                kvs_cpu_provider()->cast(kvs_tensor_n_elems(out), kvs_dtype_index(value->dtype),
+                                         value->data, kvs_dtype_index(out->dtype), out->data);
+        }
+    }
+    if (status == KVS_OK) {
+        kvs_devhost_consumed(op);
+        kvs_devhost_complete(op, KVS_OK);
+    }
+    return status;
+}
+
+static kvs_status_t run(void *state, kvs_op_t *op)
+{
+    byteps_store_t *store = state;
+
+    return store->worker != NULL ? byteps_worker_run(store->worker, op) : copy_value(op);
+}
+
 static kvs_status_t byteps_open(void *state, const kvs_open_args_t *args)
 {
     byteps_store_t *store = state;
@@ -89,13 +118,21 @@ static kvs_status_t byteps_open(void *state, const kvs_open_args_t *args)
         return byteps_role_open(&settings, kvs_plugin_host->option(args->config, "announce"),
                                 &store->role);
     }
-    return is_alone(&settings) ? KVS_OK : open_worker(store, &settings, args);
+    status = kvs_devhost_new(store, run, &store->devices);
+    if (status == KVS_OK && !is_alone(&settings)) {
+        status = open_worker(store, &settings, args);
+    }
+    if (status != KVS_OK) {
+        kvs_devhost_free(store->devices);
+    }
+    return status;
 }
 
 static kvs_status_t byteps_close(void *state, int64_t timeout_ms)
 {
     byteps_store_t *store = state;
 
+    kvs_devhost_free(store->devices);
     if (store->worker != NULL) {
         byteps_link_remove(store->link, store->worker);
         return byteps_worker_close(store->worker, timeout_ms);
@@ -135,15 +172,31 @@ static kvs_status_t check_list(const kvs_op_t *op)
     return KVS_OK;
 }
 
+static kvs_status_t check_provider(const kvs_op_t *op)
+{
+    const kvs_provider_t *provider;
+    kvs_status_t status = kvs_provider_find(KVS_DEVICE_CUDA, &provider);
+
+    if (status == KVS_OK && provider->probe != NULL) {
+        status = provider->probe();
+    }
+    return status == KVS_OK
+               ? KVS_OK
+               : kvs_fail_context(status, "%s: byteps backend not available for GPU arrays",
+                                  verb_name(op));
+}
+
 static kvs_status_t check_device(const byteps_store_t *store, const kvs_op_t *op,
                                  const kvs_tensor_t *tensors, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         if (tensors[i].device.type != KVS_DEVICE_CPU) {
-            return kvs_fail(KVS_ERR_UNAVAILABLE,
-                            "%s: byteps backend not available for GPU arrays: the CUDA provider is "
-                            "not installed; install kvstore-backend-cuda",
-                            verb_name(op));
+            kvs_status_t status = check_provider(op);
+
+            if (status != KVS_OK) {
+                return status;
+            }
+            continue;
         }
         if (!store->allows_cpu) {
             return kvs_fail(KVS_ERR_UNAVAILABLE,
@@ -178,33 +231,9 @@ static kvs_status_t byteps_issue(void *state, kvs_op_t *op)
     return status;
 }
 
-/* The sum over a job of one, and worker 0's value, is the value. */
-static kvs_status_t copy_value(kvs_op_t *op)
-{
-    const kvs_tensor_t *value = &op->groups[0].values[0];
-    kvs_status_t status = KVS_OK;
-
-    for (size_t i = 0; i < op->groups[0].n_outs && status == KVS_OK; i++) {
-        const kvs_tensor_t *out = &op->groups[0].outs[i];
-
-        if (out->data != value->data) {
-            status =
-                kvs_cpu_provider()->cast(kvs_tensor_n_elems(out), kvs_dtype_index(value->dtype),
-                                         value->data, kvs_dtype_index(out->dtype), out->data);
-        }
-    }
-    if (status == KVS_OK) {
-        kvs_plugin_host->consumed(op);
-        kvs_plugin_host->complete(op, KVS_OK);
-    }
-    return status;
-}
-
 static kvs_status_t byteps_run(void *state, kvs_op_t *op)
 {
-    byteps_store_t *store = state;
-
-    return store->worker != NULL ? byteps_worker_run(store->worker, op) : copy_value(op);
+    return kvs_devhost_run(((byteps_store_t *)state)->devices, op);
 }
 
 /* ---- What a store is, and the other processes ----------------------------------------------------------- */
@@ -250,6 +279,7 @@ static kvs_status_t byteps_barrier(void *state)
     if (store->role != NULL) {
         return byteps_role_refuse(store->role, "barrier");
     }
+    kvs_devhost_drain(store->devices);
     return store->worker != NULL ? byteps_worker_barrier(store->worker) : KVS_OK;
 }
 
@@ -298,7 +328,8 @@ static const kvs_backend_ops_t byteps_ops = {
     .run_server = byteps_run_server,
 };
 
-static const int32_t byteps_devices[] = {KVS_DEVICE_CPU, KVS_DEVICE_CUDA};
+static const int32_t byteps_devices[] = {KVS_DEVICE_CPU, KVS_DEVICE_CUDA, KVS_DEVICE_CUDA_HOST,
+                                         KVS_DEVICE_CUDA_MANAGED};
 
 /* The same as in byteps.json: the core compares them. */
 static const kvs_option_info_t byteps_options[] = {
@@ -327,7 +358,7 @@ static const kvs_backend_t byteps_backend = {
     .capabilities = KVS_CAN_MULTI_WORKER,
     .name = "byteps",
     .dtypes = KVS_DTYPES_ALL,
-    .n_device_types = 2,
+    .n_device_types = sizeof(byteps_devices) / sizeof(byteps_devices[0]),
     .device_types = byteps_devices,
     .ops = &byteps_ops,
     .options = byteps_options,

@@ -289,8 +289,8 @@ static void complete(byteps_use_t *use)
         free(use->parts);
     }
     kvs_cpu_provider()->free(host_device, use->copy, use->n_copy_bytes);
-    kvs_plugin_host->consumed(pub);
-    kvs_plugin_host->complete(pub, status);
+    kvs_devhost_consumed(pub);
+    kvs_devhost_complete(pub, status);
 }
 
 void byteps_worker_settle(byteps_worker_t *worker)

@@ -11,6 +11,7 @@
 
 typedef struct horovod_store {
     hvd_store_t store;        /* of a job of several; else its job is NULL */
+    kvs_devhost_t *devices;   /* of a worker */
     kvs_net_job_t *scheduler; /* NULL: this process is a worker */
 } horovod_store_t;
 
@@ -38,6 +39,13 @@ static kvs_status_t open_worker(horovod_store_t *store, const kvs_net_settings_t
     return status;
 }
 
+static kvs_status_t run(void *state, kvs_op_t *op)
+{
+    horovod_store_t *store = state;
+
+    return store->store.job != NULL ? hvd_store_run(&store->store, op) : hvd_alone_run(op);
+}
+
 static kvs_status_t horovod_open(void *state, const kvs_open_args_t *args)
 {
     horovod_store_t *store = state;
@@ -55,13 +63,21 @@ static kvs_status_t horovod_open(void *state, const kvs_open_args_t *args)
         return ar_scheduler_open(&settings, kvs_plugin_host->option(args->config, "announce"),
                                  &store->scheduler);
     }
-    return settings.n_workers == 1 ? KVS_OK : open_worker(store, &settings, args);
+    status = kvs_devhost_new(store, run, &store->devices);
+    if (status == KVS_OK && settings.n_workers > 1) {
+        status = open_worker(store, &settings, args);
+    }
+    if (status != KVS_OK) {
+        kvs_devhost_free(store->devices);
+    }
+    return status;
 }
 
 static kvs_status_t horovod_close(void *state, int64_t timeout_ms)
 {
     horovod_store_t *store = state;
 
+    kvs_devhost_free(store->devices);
     if (store->scheduler != NULL) {
         return ar_scheduler_close(store->scheduler, timeout_ms);
     }
@@ -80,10 +96,7 @@ static kvs_status_t horovod_run(void *state, kvs_op_t *op)
     horovod_store_t *store = state;
     kvs_status_t status = check_worker(store, "an operation");
 
-    if (status != KVS_OK) {
-        return status;
-    }
-    return store->store.job != NULL ? hvd_store_run(&store->store, op) : hvd_alone_run(op);
+    return status == KVS_OK ? kvs_devhost_run(store->devices, op) : status;
 }
 
 /* What these stand for is the worker's own business here: users' scripts call them all the same. */
@@ -147,6 +160,7 @@ static kvs_status_t horovod_barrier(void *state)
     horovod_store_t *store = state;
     kvs_status_t status = check_worker(store, "barrier");
 
+    kvs_devhost_drain(store->devices);
     return status != KVS_OK || store->store.job == NULL ? status : hvd_store_barrier(&store->store);
 }
 
@@ -155,6 +169,7 @@ static kvs_status_t horovod_join_last(void *state, int *ret_last_rank)
     horovod_store_t *store = state;
     kvs_status_t status = check_worker(store, "join");
 
+    kvs_devhost_drain(store->devices);
     if (status != KVS_OK || store->store.job == NULL) {
         *ret_last_rank = 0;
         return status;
@@ -167,6 +182,20 @@ static kvs_status_t horovod_join(void *state)
     int last_rank;
 
     return horovod_join_last(state, &last_rank);
+}
+
+typedef struct gather {
+    horovod_store_t *store;
+    const kvs_key_t *key;
+} gather_t;
+
+static kvs_status_t gather(void *arg, const kvs_tensor_t *value, const kvs_tensor_t *out)
+{
+    const gather_t *call = arg;
+
+    return call->store->store.job != NULL
+               ? hvd_store_allgather(&call->store->store, call->key, value, out)
+               : hvd_alone_allgather(value, out);
 }
 
 static kvs_status_t horovod_allgather(void *state, const kvs_key_t *key, const kvs_tensor_t *value,
@@ -186,8 +215,7 @@ static kvs_status_t horovod_allgather(void *state, const kvs_key_t *key, const k
     from.data = value->data == NULL ? NULL : (char *)value->data + value->byte_offset;
     to = *out;
     to.data = out->data == NULL ? NULL : (char *)out->data + out->byte_offset;
-    return store->store.job != NULL ? hvd_store_allgather(&store->store, key, &from, &to)
-                                    : hvd_alone_allgather(&from, &to);
+    return kvs_devhost_call(store->devices, &from, &to, gather, &(gather_t){store, key});
 }
 
 static const void *horovod_extension(const char *name)
@@ -259,7 +287,8 @@ static const kvs_backend_ops_t horovod_ops = {
     .cancel = horovod_cancel,
 };
 
-static const int32_t horovod_devices[] = {KVS_DEVICE_CPU};
+static const int32_t horovod_devices[] = {KVS_DEVICE_CPU, KVS_DEVICE_CUDA, KVS_DEVICE_CUDA_HOST,
+                                          KVS_DEVICE_CUDA_MANAGED};
 
 /* The same as in horovod.json: the core compares them. */
 static const kvs_option_info_t horovod_options[] = {
@@ -296,7 +325,7 @@ static const kvs_backend_t horovod_backend = {
     .capabilities = KVS_CAN_MULTI_WORKER | KVS_CAN_REDUCE | KVS_CAN_ROWS,
     .name = "horovod",
     .dtypes = KVS_DTYPES_ALL,
-    .n_device_types = 1,
+    .n_device_types = sizeof(horovod_devices) / sizeof(horovod_devices[0]),
     .device_types = horovod_devices,
     .ops = &horovod_ops,
     .options = horovod_options,

@@ -122,12 +122,18 @@ kvs_status_t hvd_alone_run(kvs_op_t *op)
     if (status != KVS_OK) {
         return status;
     }
-    kvs_plugin_host->consumed(op);
-    kvs_plugin_host->complete(op, KVS_OK);
+    kvs_devhost_consumed(op);
+    kvs_devhost_complete(op, KVS_OK);
     return KVS_OK;
 }
 
 /* ---- Allgather -------------------------------------------------------------------------------------- */
+
+static bool is_taken(int32_t device_type)
+{
+    return device_type == KVS_DEVICE_CPU || device_type == KVS_DEVICE_CUDA ||
+           device_type == KVS_DEVICE_CUDA_HOST || device_type == KVS_DEVICE_CUDA_MANAGED;
+}
 
 static kvs_status_t check_array(const kvs_tensor_t *tensor, const char *what)
 {
@@ -135,10 +141,10 @@ static kvs_status_t check_array(const kvs_tensor_t *tensor, const char *what)
 
     if (tensor == NULL || tensor->ndim < 1 || tensor->ndim > HVD_MAX_NDIM ||
         tensor->shape == NULL || tensor->rows != NULL || kvs_dtype_index(tensor->dtype) < 0 ||
-        tensor->device.type != KVS_DEVICE_CPU) {
+        !is_taken(tensor->device.type)) {
         return kvs_fail(KVS_ERR_ARGUMENT,
                         "allgather: the %s is no dense array of one dimension or more, of one of "
-                        "the eight dtypes, in host memory",
+                        "the eight dtypes, on the CPU or a CUDA device",
                         what);
     }
     for (int32_t i = tensor->ndim - 1; i >= 0; i--) {

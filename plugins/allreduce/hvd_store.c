@@ -181,7 +181,7 @@ static void finish(hvd_op_t *op)
     free(op->text);
     atomic_fetch_sub_explicit(&op->store->n_pending, 1, memory_order_release);
     free(op);
-    kvs_plugin_host->complete(pub, status);
+    kvs_devhost_complete(pub, status);
 }
 
 static void note_error_locked(hvd_op_t *op, const hvd_item_t *item, kvs_status_t status,
@@ -459,7 +459,7 @@ static bool run_quick(hvd_store_t *store, kvs_op_t *op)
         return false;
     }
     key->n_exchanges++;
-    kvs_plugin_host->complete(op, KVS_OK);
+    kvs_devhost_complete(op, KVS_OK);
     return true;
 }
 

@@ -270,6 +270,51 @@ kvs_status_t kvs_devhost_run(kvs_devhost_t *host, kvs_op_t *op)
     return begin(host, op, is_on_devices);
 }
 
+/* The shadow of a call has no operation of the core behind it when it is retired. */
+static kvs_status_t call_staged(kvs_devhost_op_t *op,
+                                kvs_status_t (*call)(void *arg, const kvs_tensor_t *value,
+                                                     const kvs_tensor_t *out),
+                                void *arg)
+{
+    int is_awaited = 0;
+    kvs_status_t status = kvs_devhost_stage(op);
+
+    status = status == KVS_OK ? kvs_devhost_wait_values(op) : status;
+    status = status == KVS_OK ? call(arg, op->groups[0].values, op->groups[0].outs) : status;
+    status = status == KVS_OK ? kvs_devhost_send_outs(op, &is_awaited) : status;
+    return status == KVS_OK && is_awaited ? kvs_devhost_wait_queues(op) : status;
+}
+
+kvs_status_t kvs_devhost_call(
+    kvs_devhost_t *host, const kvs_tensor_t *value, const kvs_tensor_t *out,
+    kvs_status_t (*call)(void *arg, const kvs_tensor_t *value, const kvs_tensor_t *out), void *arg)
+{
+    kvs_key_entry_t key = {.name = "(of the call)"};
+    kvs_group_t group = {.key = &key, .values = value, .n_values = 1, .outs = out, .n_outs = 1};
+    kvs_op_t real = {
+        .size = sizeof(real), .verb = KVS_VERB_PUSHPULL, .groups = &group, .n_groups = 1};
+    kvs_devhost_op_t *op;
+    kvs_status_t status;
+
+    kvs_devhost_drain(host);
+    if (!kvs_devhost_has_device_arrays(&real)) {
+        return call(arg, value, out);
+    }
+    op = calloc(1, sizeof(*op));
+    if (op == NULL) {
+        return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for an operation");
+    }
+    *op = (kvs_devhost_op_t){.op = real, .host = host, .real = &real};
+    status = lane_start(&host->out);
+    status = status == KVS_OK ? call_staged(op, call, arg) : status;
+    op->real = NULL;
+    if (status != KVS_OK && op->n_queues > 0) {
+        (void)kvs_devhost_mark_queues(op);
+    }
+    retire(op);
+    return status;
+}
+
 void kvs_devhost_drain(kvs_devhost_t *host)
 {
     if (host != NULL && __atomic_load_n(&host->in.n, __ATOMIC_ACQUIRE) > 0) {

@@ -44,7 +44,7 @@ static inline kvs_status_t kvs_allreduce_find(kvs_store_t *store,
 
 /* Every worker gets the values of all, one behind the other in order of rank: the value's first
  * dimension may differ among workers, the others and the dtype must not, and the out's first dimension is
- * the sum of theirs. Both are dense, compact and in host memory, and don't overlap. Waits. ERR_SHAPE:
+ * the sum of theirs. Both are dense and compact, on devices that pushpull takes, and don't overlap. Waits. ERR_SHAPE:
  * workers disagree (told to all), or this worker's out has other room (told to this one alone). `key`
  * names the exchange, beside those of pushpull. */
 static inline kvs_status_t kvs_allgather(kvs_store_t *store, kvs_key_t key,
