@@ -218,8 +218,9 @@ int64_t net_rings_look_at_clock(kvs_net_node_t *node);
 /* From now on we want to be woken; false: don't sleep, something has come. And no more. */
 bool net_rings_fall_asleep(kvs_net_node_t *node);
 void net_rings_wake_up(kvs_net_node_t *node);
-/* Receive from the lane's ring as long as its messages are the next. */
-void net_rings_drain(kvs_net_node_t *node, net_lane_t *lane);
+/* Receive from the lane's ring as long as its messages are the next, up to number `last`: whoever goes on
+ * writing meanwhile does not keep us from the others. */
+void net_rings_drain(kvs_net_node_t *node, net_lane_t *lane, uint64_t last);
 void net_lane_close_rings(net_lane_t *lane);
 
 /* node_receive.c: frames of the scheduler and of peers; on the I/O thread */

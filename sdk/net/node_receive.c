@@ -550,7 +550,7 @@ static void take_lane(kvs_net_node_t *node, const net_wire_t *wire)
     }
     lane->their_link = wire->link;
     (void)net_lane_acknowledged(lane, wire->ack, false);
-    net_rings_drain(node, lane);
+    net_rings_drain(node, lane, wire->as.lane.last);
     if (wire->as.lane.last > net_inlink_received(&lane->in) && net_inlink_ask(&lane->in)) {
         net_lane_post_ack(lane, true);
     } else if ((wire->flags & NET_ACK_NOW) != 0) {
@@ -582,7 +582,7 @@ static kvs_status_t take_data(kvs_net_node_t *node, net_lane_t *lane, const net_
     if (status != KVS_OK) {
         return status;
     }
-    net_rings_drain(node, lane); /* what was sent before it may lie there */
+    net_rings_drain(node, lane, wire->seq - 1); /* what was sent before it may lie there */
     switch (net_inlink_judge(&lane->in, wire->seq)) {
     case NET_TAKE:
         owe_for(node, lane, (wire->flags & NET_ACK_NOW) != 0,

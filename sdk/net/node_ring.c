@@ -272,9 +272,11 @@ static bool receive(kvs_net_node_t *node, net_lane_t *lane, uint64_t max)
     return some;
 }
 
-void net_rings_drain(kvs_net_node_t *node, net_lane_t *lane)
+void net_rings_drain(kvs_net_node_t *node, net_lane_t *lane, uint64_t last)
 {
-    (void)receive(node, lane, UINT64_MAX);
+    uint64_t received = net_inlink_received(&lane->in);
+
+    (void)receive(node, lane, last > received ? last - received : 0);
 }
 
 /* What the peer has received of us. */

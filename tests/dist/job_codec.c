@@ -321,6 +321,7 @@ static void what_cannot_be_packed_waits_for_nobody_who_has_left(void)
                 "element 1 is NaN");
         job_close(&job);
     }
+    job_meet(&room); /* its process is there till then */
     job_close(&room);
 }
 
