@@ -806,17 +806,31 @@ static kvs_status_t open_shm(hvd_job_t *job, const hvd_job_options_t *options)
                : status;
 }
 
+/* Wait for all workers that use this engine. */
+static kvs_status_t meet(hvd_job_t *job, const char *engine)
+{
+    kvs_net_store_args_t args = KVS_NET_STORE_ARGS_INIT;
+    kvs_net_store_t *store;
+    kvs_status_t status;
+
+    args.type = engine;
+    status = kvs_net_store_open(job->node, &args, job->settings.rendezvous_ms, &store);
+    return status == KVS_OK ? kvs_net_store_close(store, job->settings.rendezvous_ms) : status;
+}
+
 /* Asked for on one host, it carries everything: else it would have nothing to do. */
 static kvs_status_t open_mpi(hvd_job_t *job, const hvd_job_options_t *options)
 {
     const kvs_net_peer_t *self = kvs_net_node_self(job->node);
-    kvs_status_t status = KVS_OK;
+    kvs_status_t status = hvd_openmpi_load(options->mpi_library);
 
-    if (!all_here(job) && kvs_net_node_shares_memory(job->node, self)) {
+    if (status == KVS_OK) {
+        status = meet(job, "engine mpi");
+    }
+    if (status == KVS_OK && !all_here(job) && kvs_net_node_shares_memory(job->node, self)) {
         status = open_group(job, 0);
     }
-    return status == KVS_OK ? hvd_mpi_open(job->node, job->group, options->mpi_library, has_failed,
-                                           job, &job->mpi)
+    return status == KVS_OK ? hvd_mpi_open(job->node, job->group, has_failed, job, &job->mpi)
                             : status;
 }
 

@@ -37,20 +37,6 @@ struct hvd_mpi {
 
 /* ---- Opening ----------------------------------------------------------------------------------- */
 
-static kvs_status_t check_world(const hvd_mpi_t *mpi)
-{
-    int rank = -1, n = -1;
-
-    (void)mpi->mpi->Comm_rank(mpi->comm, &rank); /* these two can't fail on a communicator */
-    (void)mpi->mpi->Comm_size(mpi->comm, &n);
-    return rank == mpi->rank && n == mpi->n_workers
-               ? KVS_OK
-               : kvs_fail(KVS_ERR_ARGUMENT,
-                          "engine mpi: this process is worker %d of %d of the job, but process %d "
-                          "of %d of MPI; start every worker with one mpirun",
-                          mpi->rank, mpi->n_workers, rank, n);
-}
-
 static kvs_status_t make_room(hvd_mpi_t *mpi)
 {
     size_t n = (size_t)mpi->n_workers;
@@ -70,24 +56,50 @@ static kvs_status_t make_room(hvd_mpi_t *mpi)
                : kvs_fail(KVS_ERR_NO_MEMORY, "no memory for the engine mpi");
 }
 
-/* Every worker tells which is the lowest of its host. */
-static kvs_status_t find_hosts(hvd_mpi_t *mpi)
+/* Every worker tells which is the lowest of its host; -1: it is another one for MPI. */
+static kvs_status_t find_hosts(hvd_mpi_t *mpi, bool is_right)
 {
-    int32_t own = mpi->group == NULL ? mpi->rank : ar_group_peer(mpi->group, 0)->rank;
+    int32_t lowest = mpi->group == NULL ? mpi->rank : ar_group_peer(mpi->group, 0)->rank;
+    int32_t own = is_right ? lowest : -1;
     kvs_status_t status =
         hvd_openmpi_check(mpi->mpi,
                           mpi->mpi->Allgather(&own, sizeof(own), mpi->mpi->byte, mpi->host_of,
                                               sizeof(own), mpi->mpi->byte, mpi->comm),
                           "Allgather");
 
-    for (int rank = 0; rank < mpi->n_workers; rank++) {
+    for (int rank = 0; rank < mpi->n_workers && status == KVS_OK; rank++) {
         mpi->n_hosts += mpi->host_of[rank] == rank;
+        if (mpi->host_of[rank] < 0 && is_right) {
+            status = kvs_fail(KVS_ERR_ARGUMENT,
+                              "engine mpi: process %d of MPI is another worker of the job; start "
+                              "every worker with one mpirun",
+                              rank);
+        }
     }
     return status;
 }
 
-kvs_status_t hvd_mpi_open(kvs_net_node_t *node, ar_group_t *group, const char *library,
-                          bool (*is_over)(void *arg), void *arg, hvd_mpi_t **ret_mpi)
+/* All workers come as far as finding hosts, or none does. */
+static kvs_status_t check_world(hvd_mpi_t *mpi)
+{
+    int rank = -1, n = -1;
+    kvs_status_t status = KVS_OK;
+
+    (void)mpi->mpi->Comm_rank(mpi->comm, &rank); /* these two can't fail on a communicator */
+    (void)mpi->mpi->Comm_size(mpi->comm, &n);
+    if (n == mpi->n_workers) {
+        status = find_hosts(mpi, rank == mpi->rank);
+    }
+    return status != KVS_OK || (rank == mpi->rank && n == mpi->n_workers)
+               ? status
+               : kvs_fail(KVS_ERR_ARGUMENT,
+                          "engine mpi: this process is worker %d of %d of the job, but process %d "
+                          "of %d of MPI; start every worker with one mpirun",
+                          mpi->rank, mpi->n_workers, rank, n);
+}
+
+kvs_status_t hvd_mpi_open(kvs_net_node_t *node, ar_group_t *group, bool (*is_over)(void *arg),
+                          void *arg, hvd_mpi_t **ret_mpi)
 {
     hvd_mpi_t *mpi = calloc(1, sizeof(*mpi));
     kvs_status_t status;
@@ -103,7 +115,7 @@ kvs_status_t hvd_mpi_open(kvs_net_node_t *node, ar_group_t *group, const char *l
     mpi->arg = arg;
     status = make_room(mpi);
     if (status == KVS_OK) {
-        status = hvd_openmpi_get(library, &mpi->mpi);
+        status = hvd_openmpi_get(&mpi->mpi);
     }
     if (status == KVS_OK) {
         status = hvd_openmpi_check(mpi->mpi, mpi->mpi->Comm_dup(mpi->mpi->world, &mpi->comm),
@@ -112,9 +124,6 @@ kvs_status_t hvd_mpi_open(kvs_net_node_t *node, ar_group_t *group, const char *l
     if (status == KVS_OK) {
         (void)mpi->mpi->Comm_set_errhandler(mpi->comm, mpi->mpi->errors_return);
         status = check_world(mpi);
-    }
-    if (status == KVS_OK) {
-        status = find_hosts(mpi);
     }
     if (status != KVS_OK) {
         hvd_mpi_close(mpi);

@@ -9,11 +9,11 @@
 
 typedef struct hvd_mpi hvd_mpi_t;
 
-/* `group`: the workers of this host, or NULL: every worker is a host. All workers call it. `is_over`:
- * the job has failed: nothing is waited for any more. Errors as hvd_openmpi_get; ERR_ARGUMENT: MPI
- * counts other workers than the job. */
-kvs_status_t hvd_mpi_open(kvs_net_node_t *node, ar_group_t *group, const char *library,
-                          bool (*is_over)(void *arg), void *arg, hvd_mpi_t **ret_mpi);
+/* `group`: the workers of this host, or NULL: every worker is a host. All workers call it, when all have
+ * loaded MPI, which knows no deadline for those who don't come. `is_over`: the job has failed: nothing is
+ * waited for any more. Errors as hvd_openmpi_get; ERR_ARGUMENT: MPI counts other workers than the job. */
+kvs_status_t hvd_mpi_open(kvs_net_node_t *node, ar_group_t *group, bool (*is_over)(void *arg),
+                          void *arg, hvd_mpi_t **ret_mpi);
 void hvd_mpi_close(hvd_mpi_t *mpi);                /* NULL does nothing */
 const char *hvd_mpi_version(const hvd_mpi_t *mpi); /* "Open MPI v4.1.4" */
 int hvd_mpi_n_hosts(const hvd_mpi_t *mpi);

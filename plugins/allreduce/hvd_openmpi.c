@@ -10,8 +10,8 @@
 #define PACKAGE "install openmpi-bin (Debian), and start the job with its mpirun"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static hvd_openmpi_t the_mpi; /* guarded by lock, as is_open */
-static bool is_open;
+static hvd_openmpi_t the_mpi; /* guarded by lock, as these two */
+static bool is_loaded, is_open;
 
 kvs_status_t hvd_openmpi_check(const hvd_openmpi_t *mpi, int error, const char *what)
 {
@@ -124,15 +124,22 @@ static bool was_started_by_mpirun(void)
     return false;
 }
 
+static kvs_status_t check_started(const hvd_openmpi_t *mpi)
+{
+    int was = 0;
+
+    (void)mpi->Initialized(&was); /* it can't fail */
+    return was || was_started_by_mpirun()
+               ? KVS_OK
+               : kvs_fail(KVS_ERR_UNAVAILABLE,
+                          "engine mpi: this process was not started by mpirun; " PACKAGE);
+}
+
 static kvs_status_t initialise(hvd_openmpi_t *mpi)
 {
     int was = 0, level = 0, error;
 
     (void)mpi->Initialized(&was);
-    if (!was && !was_started_by_mpirun()) {
-        return kvs_fail(KVS_ERR_UNAVAILABLE,
-                        "engine mpi: this process was not started by mpirun; " PACKAGE);
-    }
     error = was ? mpi->Query_thread(&level)
                 : mpi->Init_thread(NULL, NULL, HVD_MPI_THREAD_MULTIPLE, &level);
     if (error != HVD_MPI_SUCCESS) {
@@ -148,22 +155,35 @@ static kvs_status_t initialise(hvd_openmpi_t *mpi)
     return KVS_OK;
 }
 
-kvs_status_t hvd_openmpi_get(const char *library, const hvd_openmpi_t **ret_mpi)
+kvs_status_t hvd_openmpi_load(const char *library)
+{
+    kvs_status_t status = KVS_OK;
+
+    pthread_mutex_lock(&lock);
+    if (!is_loaded) {
+        hvd_openmpi_t mpi = {0};
+
+        status = load(library, &mpi);
+        if (status == KVS_OK) {
+            the_mpi = mpi;
+            is_loaded = true;
+        }
+    }
+    if (status == KVS_OK) {
+        status = check_started(&the_mpi);
+    }
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+kvs_status_t hvd_openmpi_get(const hvd_openmpi_t **ret_mpi)
 {
     kvs_status_t status = KVS_OK;
 
     pthread_mutex_lock(&lock);
     if (!is_open) {
-        hvd_openmpi_t mpi = {0};
-
-        status = load(library, &mpi);
-        if (status == KVS_OK) {
-            status = initialise(&mpi);
-        }
-        if (status == KVS_OK) {
-            the_mpi = mpi;
-            is_open = true;
-        }
+        status = initialise(&the_mpi);
+        is_open = status == KVS_OK;
     }
     if (status == KVS_OK) {
         *ret_mpi = &the_mpi;

@@ -48,10 +48,12 @@ typedef struct hvd_openmpi {
     bool is_ours;                     /* initialised here, and finalised here */
 } hvd_openmpi_t;
 
-/* Open it, and initialise it unless the program has. ERR_UNAVAILABLE: it is not there, or another
- * family's is, or this process was not started by mpirun: the text names the package. ERR_STATE: the
- * program has initialised it for less than one thread at a time. Kept until the process ends. */
-kvs_status_t hvd_openmpi_get(const char *library, const hvd_openmpi_t **ret_mpi);
+/* Open it, which waits for nobody. ERR_UNAVAILABLE: it is not there, or another family's is, or this process
+ * was not started by mpirun: the text names the package. Kept until the process ends. */
+kvs_status_t hvd_openmpi_load(const char *library);
+/* The one that is loaded, initialised unless the program has: this waits for all workers. ERR_STATE: the
+ * program has initialised it for less than one thread at a time. */
+kvs_status_t hvd_openmpi_get(const hvd_openmpi_t **ret_mpi);
 /* Whether it can still be used: the program may have finalised what it has initialised. */
 bool hvd_openmpi_is_there(const hvd_openmpi_t *mpi);
 /* At the end of the process. */

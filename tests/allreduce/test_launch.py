@@ -144,6 +144,23 @@ class Mpirun(unittest.TestCase):
         self.assertEqual(status, 0, output)
         self.assertIn("engine shm: worker 1 of 2", output)
 
+    def test_one_that_has_no_mpi_is_missed_by_the_others(self):
+        command = '[ "$OMPI_COMM_WORLD_RANK" = 0 ] || KVSTORE_MPI_LIBRARY=/nonexistent.so; export KVSTORE_MPI_LIBRARY; ' \
+                  '"$@"; echo "ended with $?"'
+        status, output = self.mpirun(2, "sh", "-c", command, "sh", *ONE_CASE, KVSTORE_ENGINE="mpi",
+                                     KVSTORE_MPI_LIBRARY="libmpi.so.40")
+        self.assertEqual(status, 0, output)
+        self.assertIn("no Open MPI (/nonexistent.so", output)
+        self.assertRegex(output, r"\(engine mpi\) is not open: worker 1 \(host .*\) has left the job")
+        self.assertNotIn("ended with 0", output)
+
+    def test_workers_whom_mpi_counts_otherwise(self):
+        command = 'export KVSTORE_RANK=$(((3 - OMPI_COMM_WORLD_RANK) % 3)); unset OMPI_COMM_WORLD_RANK; "$@"; echo "ended with $?"'
+        status, output = self.mpirun(3, "sh", "-c", command, "sh", *ONE_CASE, KVSTORE_ENGINE="mpi")
+        self.assertEqual(output.count("ended with 1"), 3, (status, output))
+        self.assertIn("worker 1 of 3 of the job, but process 2 of 3 of MPI", output)
+        self.assertIn("process 1 of MPI is another worker of the job", output)
+
     def test_one_that_was_not_started_by_mpirun(self):
         status, output = run(KVSTORE, "run", "-w", "2", "--backend", "horovod", "--grace", "1", "--", *ONE_CASE,
                              KVSTORE_ENGINE="mpi")
