@@ -243,7 +243,7 @@ void dist_async_take_push(dist_entry_t *entry, const dist_header_t *header,
         round = NULL;
     }
     if (round == NULL) {
-        dist_depot_send_done(entry->depot, worker, header->request, KVS_ERR_INTERNAL, misfit);
+        dist_entry_refuse(entry, worker, header->request, KVS_ERR_INTERNAL, misfit);
         dist_message_release(message);
         return;
     }
@@ -259,7 +259,7 @@ void dist_async_take_refusal(dist_entry_t *entry, const dist_header_t *header,
     dist_round_t *round = coming_round(entry, header, worker, &misfit);
 
     if (round == NULL) {
-        dist_depot_send_done(entry->depot, worker, header->request, KVS_ERR_INTERNAL, misfit);
+        dist_entry_refuse(entry, worker, header->request, KVS_ERR_INTERNAL, misfit);
         return;
     }
     dist_round_add_refusal(entry, round, header, message);

@@ -172,6 +172,9 @@ struct dist_entry {
 kvs_status_t dist_entry_new(dist_depot_t *depot, const dist_header_t *header,
                             const kvs_net_message_t *message, dist_entry_t **ret_entry);
 void dist_entry_free(dist_entry_t *entry);
+/* Answer a request about the key with an error: "key 7: server 0: " and why. */
+void dist_entry_refuse(const dist_entry_t *entry, int worker, uint64_t request, kvs_status_t status,
+                       const char *why);
 void dist_entry_take_value(dist_entry_t *entry, const dist_header_t *header,
                            const kvs_net_message_t *message);
 /* Owns the message. */

@@ -5,6 +5,7 @@
 
 #include "dist_place.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -164,6 +165,16 @@ kvs_status_t dist_entry_new(dist_depot_t *depot, const dist_header_t *header,
     return KVS_OK;
 }
 
+void dist_entry_refuse(const dist_entry_t *entry, int worker, uint64_t request, kvs_status_t status,
+                       const char *why)
+{
+    char text[DIST_KEY_TEXT_BYTES + 256];
+
+    snprintf(text, sizeof(text), "%s: server %d: %s", DIST_KEY_TEXT(&entry->record),
+             entry->depot->rank, why);
+    dist_depot_send_done(entry->depot, worker, request, status, text);
+}
+
 /* ---- Parts --------------------------------------------------------------------------------------------- */
 
 int64_t dist_entry_part_elems(const dist_entry_t *entry, int64_t part)
@@ -186,8 +197,8 @@ void dist_entry_take_value(dist_entry_t *entry, const dist_header_t *header,
     if (entry->defined || entry->record.row_sparse || header->first != entry->n_defined ||
         header->digest != entry->digest || header->dtype != entry->record.dtype ||
         header->n > entry->shard->n - header->first) {
-        dist_depot_send_done(entry->depot, message->from->rank, entry->define_request,
-                             KVS_ERR_FORMAT, "a part of the first value does not fit its key");
+        dist_entry_refuse(entry, message->from->rank, entry->define_request, KVS_ERR_FORMAT,
+                          "a part of the first value does not fit");
         return;
     }
     if (header->n > 0) {
@@ -330,8 +341,8 @@ void dist_entry_take_pull(dist_entry_t *entry, const dist_header_t *header,
     }
     pull = malloc(sizeof(*pull));
     if (pull == NULL) {
-        dist_depot_send_done(entry->depot, worker, header->request, KVS_ERR_NO_MEMORY,
-                             "no memory for a pull that waits");
+        dist_entry_refuse(entry, worker, header->request, KVS_ERR_NO_MEMORY,
+                          "no memory for a pull that waits");
         dist_message_release(message);
         return;
     }

@@ -5,6 +5,7 @@
 #include "dist_depot.h"
 
 #include <endian.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -114,6 +115,15 @@ static void send_to_others(const dist_entry_t *entry, dist_sums_t *sums)
     swap_bytes(sums);
 }
 
+static void fail(dist_entry_t *entry, kvs_status_t status, const char *what, uint32_t server)
+{
+    char text[128], whole[1024];
+
+    snprintf(text, sizeof(text), "server %u: %s", server, what);
+    dist_round_text(entry, text, whole, sizeof(whole));
+    dist_round_fail(entry, status, whole);
+}
+
 /* This server's own, to all others of the array. */
 static bool make_own(dist_entry_t *entry, const void *grad)
 {
@@ -123,7 +133,7 @@ static bool make_own(dist_entry_t *entry, const void *grad)
     const double *numbers;
 
     if (sums == NULL) {
-        dist_round_fail(entry, KVS_ERR_NO_MEMORY, "no memory for norms");
+        fail(entry, KVS_ERR_NO_MEMORY, "no memory for norms", (uint32_t)entry->depot->rank);
         return false;
     }
     numbers = kvs_opt_sum_blocks(round->opt, &entry->opt, round->phase, entry->record.dtype, grad,
@@ -148,7 +158,7 @@ static int have_all(dist_entry_t *entry)
             return 0;
         }
         if (sums->n != n_numbers(entry, shard)) {
-            dist_round_fail(entry, KVS_ERR_PEER, "another server's norms do not fit the array");
+            fail(entry, KVS_ERR_PEER, "its norms do not fit the array", shard->server);
             return -1;
         }
     }
@@ -167,7 +177,7 @@ bool dist_norms_agree(dist_entry_t *entry, double own, double *ret_largest)
         dist_sums_t *sums = new_sums(1, entry->n_done + 1, VERDICT, (uint32_t)entry->depot->rank);
 
         if (sums == NULL) {
-            dist_round_fail(entry, KVS_ERR_NO_MEMORY, "no memory for a verdict");
+            fail(entry, KVS_ERR_NO_MEMORY, "no memory for a verdict", (uint32_t)entry->depot->rank);
             return false;
         }
         sums->numbers[0] = own;

@@ -638,10 +638,12 @@ void dist_requests_expire(dist_worker_t *worker)
         if (request != NULL && now - request->active_ns > patience) {
             const kvs_net_peer_t *peer =
                 kvs_net_node_peer(worker->node, KVS_NET_SERVER, (int)request->server);
+            const dist_key_t *key = key_of(request);
             char text[512];
 
             snprintf(text, sizeof(text),
-                     "%s has not answered within %.1f s; it is alive, but busy or stuck",
+                     "%s%s%s has not answered within %.1f s; it is alive, but busy or stuck",
+                     key == NULL ? "" : DIST_KEY_TEXT(&key->record), key == NULL ? "" : ": ",
                      peer->label, (double)patience / 1e9);
             give_up(request, text);
             fail_request(request, KVS_ERR_TIMEOUT, text);

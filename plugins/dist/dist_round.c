@@ -310,7 +310,13 @@ static bool agree_on_optimizer(dist_entry_t *entry)
         }
     }
     if (round->pushes[first].optimizer > entry->depot->n_optimizers) {
-        dist_round_fail(entry, KVS_ERR_INTERNAL, "a push names an optimizer that was never set");
+        text_t text = {.n = 0};
+
+        add_round(&text, entry);
+        add(&text, "call %u of set_optimizer, which %s names, has not reached server %d",
+            round->pushes[first].optimizer, dist_depot_worker_label(entry->depot, first),
+            entry->depot->rank);
+        dist_round_fail(entry, KVS_ERR_INTERNAL, text.bytes);
         return false;
     }
     return true;
@@ -871,7 +877,7 @@ void dist_round_take_push(dist_entry_t *entry, const dist_header_t *header,
                      : NULL;
     }
     if (misfit != NULL) {
-        dist_depot_send_done(entry->depot, worker, header->request, KVS_ERR_INTERNAL, misfit);
+        dist_entry_refuse(entry, worker, header->request, KVS_ERR_INTERNAL, misfit);
         dist_message_release(message);
         return;
     }
@@ -911,8 +917,8 @@ void dist_round_take_refusal(dist_entry_t *entry, const dist_header_t *header,
     }
     round = header->round > entry->n_done + 2 ? NULL : round_of(entry, header->round);
     if (round == NULL || dist_round_is_whole(entry, round, worker)) {
-        dist_depot_send_done(entry->depot, worker, header->request, KVS_ERR_INTERNAL,
-                             "a push is refused that can't be");
+        dist_entry_refuse(entry, worker, header->request, KVS_ERR_INTERNAL,
+                          "a push is refused that can't be");
         return;
     }
     dist_round_add_refusal(entry, round, header, message);

@@ -269,6 +269,7 @@ static void a_server_that_stops_reading_is_named_and_costs_no_memory(void)
         status = kvs_store_push(job.store, &key, 1, &both, NULL);
     }
     KT_FAIL(status, KVS_ERR_TIMEOUT, "server 0 (host ");
+    KT_HAS(kvs_last_error(), "push: key ");
     KT_TRUE(resident_bytes() - before < 150 << 20);
     KT_INT(kill(server, SIGCONT), 0);
     (void)kvs_store_wait_all(job.store, 20000); /* the other pushes have failed too */
