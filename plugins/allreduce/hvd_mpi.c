@@ -8,6 +8,7 @@
 #include "ar_reduce.h"
 #include "hvd_openmpi.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -31,6 +32,7 @@ struct hvd_mpi {
     int *leaders, *local; /* ranks, ascending; indices in the group */
     const void **sources;
     hvd_mpi_request_t *requests;
+    int *partners; /* ranks: of each request */
     int n_requests;
     bool is_broken; /* requests are under way that nobody waits for: their memory stays */
 };
@@ -46,12 +48,13 @@ static kvs_status_t make_room(hvd_mpi_t *mpi)
     mpi->local = calloc(n, sizeof(*mpi->local));
     mpi->sources = calloc(n, sizeof(*mpi->sources));
     mpi->requests = calloc(2 * n, sizeof(*mpi->requests));
+    mpi->partners = calloc(2 * n, sizeof(*mpi->partners));
     mpi->chunk = aligned_alloc(64, CHUNK_BYTES);
     /* one slice a host, and what rounding up makes of them */
     mpi->received = aligned_alloc(64, CHUNK_BYTES + n * SLICE_UNIT * sizeof(double));
     return mpi->host_of != NULL && mpi->leaders != NULL && mpi->local != NULL &&
-                   mpi->sources != NULL && mpi->requests != NULL && mpi->chunk != NULL &&
-                   mpi->received != NULL
+                   mpi->sources != NULL && mpi->requests != NULL && mpi->partners != NULL &&
+                   mpi->chunk != NULL && mpi->received != NULL
                ? KVS_OK
                : kvs_fail(KVS_ERR_NO_MEMORY, "no memory for the engine mpi");
 }
@@ -146,6 +149,7 @@ void hvd_mpi_close(hvd_mpi_t *mpi)
     free(mpi->local);
     free((void *)(uintptr_t)mpi->sources);
     free(mpi->requests);
+    free(mpi->partners);
     free(mpi->chunk);
     free(mpi->received);
     free(mpi);
@@ -168,6 +172,7 @@ static kvs_status_t send(hvd_mpi_t *mpi, const void *from, size_t n_bytes, int r
     if (n_bytes == 0) {
         return KVS_OK;
     }
+    mpi->partners[mpi->n_requests] = rank;
     return hvd_openmpi_check(mpi->mpi,
                              mpi->mpi->Isend(from, (int)n_bytes, mpi->mpi->byte, rank, TAG,
                                              mpi->comm, &mpi->requests[mpi->n_requests++]),
@@ -179,6 +184,7 @@ static kvs_status_t receive(hvd_mpi_t *mpi, void *to, size_t n_bytes, int rank)
     if (n_bytes == 0) {
         return KVS_OK;
     }
+    mpi->partners[mpi->n_requests] = rank;
     return hvd_openmpi_check(mpi->mpi,
                              mpi->mpi->Irecv(to, (int)n_bytes, mpi->mpi->byte, rank, TAG, mpi->comm,
                                              &mpi->requests[mpi->n_requests++]),
@@ -199,6 +205,28 @@ static void nap(int64_t *ns)
 
     nanosleep(&pause, NULL);
     *ns = *ns * 2 < MAX_NAP_NS ? *ns * 2 : MAX_NAP_NS;
+}
+
+static kvs_status_t fail_stuck(hvd_mpi_t *mpi, int64_t timeout_ms)
+{
+    char names[1024] = "";
+    size_t n = 0;
+    int last = -1;
+
+    for (int i = 0; i < mpi->n_requests && n < sizeof(names); i++) {
+        int rank = mpi->partners[i], done = 0;
+
+        /* a request that ended earlier is gone, and counts as done */
+        (void)mpi->mpi->Testall(1, &mpi->requests[i], &done, NULL);
+        if (!done && rank != last) {
+            last = rank;
+            n += (size_t)snprintf(names + n, sizeof(names) - n, "%s%s", n == 0 ? "" : ", ",
+                                  kvs_net_node_peer(mpi->node, KVS_NET_WORKER, rank)->label);
+        }
+    }
+    return kvs_fail(KVS_ERR_TIMEOUT,
+                    "stuck in the exchange: nothing came by MPI within %lld ms; awaited: %s",
+                    (long long)timeout_ms, names);
 }
 
 /* Wait for everything that was begun. */
@@ -222,9 +250,7 @@ static kvs_status_t wait_all(hvd_mpi_t *mpi, int64_t timeout_ms)
         if (mpi->is_over(mpi->arg)) {
             status = kvs_fail(KVS_ERR_PEER, "the job has failed meanwhile");
         } else if (timeout_ms > 0 && now_ns() - begun > timeout_ms * 1000000) {
-            status = kvs_fail(KVS_ERR_TIMEOUT,
-                              "stuck in the exchange: nothing came by MPI within %lld ms",
-                              (long long)timeout_ms);
+            status = fail_stuck(mpi, timeout_ms);
         }
     }
     mpi->is_broken |= status != KVS_OK;
