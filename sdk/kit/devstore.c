@@ -72,8 +72,7 @@ static int has_step(const kvs_dev_task_t *task)
     for (size_t i = 0; i < opt->kind->n_states; i++) {
         states[i] = (used & 1u << i) != 0 ? &item : NULL; /* only that there is one counts */
     }
-    if (kvs_opt_has_rows(opt) ||
-        task->provider->queue((kvs_device_t){KVS_DEVICE_CUDA, 0}, &queue) != KVS_OK ||
+    if (task->provider->queue((kvs_device_t){KVS_DEVICE_CUDA, 0}, &queue) != KVS_OK ||
         task->provider->step(queue, &item) != KVS_OK) {
         return 0;
     }

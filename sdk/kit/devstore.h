@@ -90,6 +90,8 @@ kvs_status_t kvs_dev_move_home(kvs_devstore_t *store, kvs_key_entry_t *entry);
 void kvs_dev_release_parts(kvs_devstore_t *store, kvs_devstore_key_t *key);
 /* Have the states that the optimizer needs, and no others. */
 kvs_status_t kvs_dev_begin_step(const kvs_dev_task_t *task, kvs_dev_part_t *part);
+/* Elements of a row, if the optimizer has states per row: such a key is one part; else 0. */
+int64_t kvs_dev_row_elems(const kvs_dev_task_t *task);
 /* Have residuals for the first n_places. */
 kvs_status_t kvs_dev_reserve_residuals(const kvs_dev_task_t *task, size_t n_places);
 

@@ -33,6 +33,19 @@ static void free_array(const kvs_provider_t *provider, const kvs_dev_part_t *par
     *array = NULL;
 }
 
+/* What a part has of a state: of one per row, whose key is a single part, a number a row. */
+static kvs_dev_part_t range_of_state(const kvs_opt_t *opt, const kvs_key_entry_t *entry,
+                                     const kvs_dev_part_t *part, size_t state)
+{
+    kvs_dev_part_t range = *part;
+
+    if (opt != NULL && state < opt->kind->n_states &&
+        (opt->kind->states[state].flags & KVS_STATE_PER_ROW) != 0) {
+        range.n = kvs_opt_n_rows(entry);
+    }
+    return range;
+}
+
 /* The dtype of a state is that of the optimizer in force, which is the one that made it: settings move
  * keys home before they change it. */
 static void release_part(kvs_devstore_t *store, const kvs_provider_t *provider,
@@ -41,7 +54,9 @@ static void release_part(kvs_devstore_t *store, const kvs_provider_t *provider,
     int dtype = kvs_dtype_index(key->host.entry->dtype);
 
     for (size_t i = 0; i < KVS_OPTIMIZER_MAX_STATES; i++) {
-        free_array(provider, part,
+        kvs_dev_part_t range = range_of_state(store->host.opt, key->host.entry, part, i);
+
+        free_array(provider, &range,
                    store->host.opt != NULL ? state_dtype(store->host.opt, key->host.entry) : dtype,
                    &part->states[i]);
     }
@@ -125,6 +140,18 @@ static kvs_device_t least_loaded(const kvs_devstore_t *store, const kvs_device_t
     return best;
 }
 
+static int has_rows(const kvs_devstore_t *store)
+{
+    return store->host.opt != NULL && kvs_opt_has_rows(store->host.opt);
+}
+
+int64_t kvs_dev_row_elems(const kvs_dev_task_t *task)
+{
+    const kvs_key_entry_t *entry = task->group->key;
+
+    return has_rows(task->store) ? entry->n_elems / kvs_opt_n_rows(entry) : 0;
+}
+
 /* Cut the key: over all devices that push it if it is big and they reach one another. */
 static size_t plan_parts(const kvs_dev_task_t *task, kvs_dev_part_t *parts, size_t max)
 {
@@ -134,7 +161,7 @@ static size_t plan_parts(const kvs_dev_task_t *task, kvs_dev_part_t *parts, size
     int64_t n_blocks = n_elems / KVS_DEV_CUT;
     size_t n_parts = n_blocks < 1 ? 1 : (size_t)n_blocks < n_devices ? (size_t)n_blocks : n_devices;
 
-    if (n_parts == 1 || task->store->collective != NULL ||
+    if (n_parts == 1 || task->store->collective != NULL || has_rows(task->store) ||
         !all_reach(task->provider, devices, n_devices)) {
         parts[0] =
             (kvs_dev_part_t){.device = least_loaded(task->store, devices, n_devices), .n = n_elems};
@@ -184,7 +211,10 @@ static kvs_status_t upload_part(const kvs_dev_task_t *task, kvs_dev_part_t *part
     }
     for (size_t i = 0; states != NULL && i < KVS_OPTIMIZER_MAX_STATES && status == KVS_OK; i++) {
         if (states->data[i] != NULL) {
-            status = upload(task->provider, part, states->dtype, states->data[i], &part->states[i]);
+            kvs_dev_part_t range = range_of_state(task->store->host.opt, task->group->key, part, i);
+
+            status =
+                upload(task->provider, &range, states->dtype, states->data[i], &part->states[i]);
         }
     }
     return status;
@@ -275,8 +305,8 @@ static kvs_status_t make_host_states(const kvs_devstore_t *store, kvs_devstore_k
     return kvs_opt_states_new(store->host.opt, key->host.entry, mask, &key->host.opt.states);
 }
 
-static kvs_status_t download_part(const kvs_provider_t *provider, kvs_devstore_key_t *key,
-                                  const kvs_dev_part_t *part)
+static kvs_status_t download_part(const kvs_provider_t *provider, const kvs_opt_t *opt,
+                                  kvs_devstore_key_t *key, const kvs_dev_part_t *part)
 {
     kvs_opt_states_t *states = key->host.opt.states;
     kvs_status_t status = download(provider, part, kvs_dtype_index(key->host.entry->dtype),
@@ -287,7 +317,9 @@ static kvs_status_t download_part(const kvs_provider_t *provider, kvs_devstore_k
     }
     for (size_t i = 0; i < KVS_OPTIMIZER_MAX_STATES && status == KVS_OK; i++) {
         if (part->states[i] != NULL) {
-            status = download(provider, part, states->dtype, part->states[i], states->data[i]);
+            kvs_dev_part_t range = range_of_state(opt, key->host.entry, part, i);
+
+            status = download(provider, &range, states->dtype, part->states[i], states->data[i]);
         }
     }
     for (size_t i = 0; i < key->n_residuals && status == KVS_OK; i++) {
@@ -314,7 +346,7 @@ kvs_status_t kvs_dev_move_home(kvs_devstore_t *store, kvs_key_entry_t *entry)
         status = kvs_residuals_reserve(&key->host.residuals, entry->n_elems, key->n_residuals);
     }
     for (size_t i = 0; i < key->n_parts && status == KVS_OK; i++) {
-        status = download_part(provider, key, &key->parts[i]);
+        status = download_part(provider, store->host.opt, key, &key->parts[i]);
     }
     if (status != KVS_OK) {
         forget_host_arrays(key); /* it stays on its devices */
@@ -330,7 +362,8 @@ static kvs_status_t make_state(const kvs_dev_task_t *task, kvs_dev_part_t *part,
 {
     const kvs_opt_t *opt = task->store->host.opt;
     int dtype = state_dtype(opt, task->group->key);
-    kvs_status_t status = make_array(task->provider, part, dtype, &part->states[index]);
+    kvs_dev_part_t range = range_of_state(opt, task->group->key, part, index);
+    kvs_status_t status = make_array(task->provider, &range, dtype, &part->states[index]);
 
     if (status == KVS_OK && (opt->kind->states[index].flags & KVS_STATE_FROM_WEIGHT) != 0) {
         status = task->provider->convert(part->queue, part->n, task->dtype, part->weight, dtype,
@@ -358,7 +391,10 @@ kvs_status_t kvs_dev_begin_step(const kvs_dev_task_t *task, kvs_dev_part_t *part
         if (is_used && part->states[i] == NULL) {
             status = make_state(task, part, i);
         } else if (!is_used && part->states[i] != NULL) {
-            free_array(task->provider, part, state_dtype(opt, task->group->key), &part->states[i]);
+            kvs_dev_part_t range = range_of_state(opt, task->group->key, part, i);
+
+            free_array(task->provider, &range, state_dtype(opt, task->group->key),
+                       &part->states[i]);
         }
     }
     return status;

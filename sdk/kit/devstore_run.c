@@ -249,7 +249,8 @@ static kvs_step_item_t step_of(const run_t *run, const lane_t *lane)
                              .n_dst = lane->n_dst,
                              .weight = part->weight,
                              .master = part->master,
-                             .states = part->states};
+                             .states = part->states,
+                             .row_elems = kvs_dev_row_elems(task)};
 }
 
 static kvs_status_t step(const run_t *run, const lane_t *lane)

@@ -268,6 +268,54 @@ static void try_optimizer(const char *name, int dtype, int64_t n_elems, int mult
     close_pair(&pair);
 }
 
+static void reshape(arrays_t *arrays, int32_t ndim, const int64_t *shape)
+{
+    for (int i = 0; i < arrays->n; i++) {
+        arrays->on_device[i].ndim = arrays->on_host[i].ndim = ndim;
+        arrays->on_device[i].shape = arrays->on_host[i].shape = shape;
+    }
+}
+
+/* Between rounds the key goes home for a file of states, and out again. */
+static void try_rows(const int64_t *shape, int dtype, int multi_precision)
+{
+    pair_t pair = open_pair("local");
+    int64_t n_elems = shape[0] * shape[1];
+    arrays_t weight, values;
+    char path[600];
+
+    snprintf(path, sizeof(path), "%s/rows.states", kt_temp_dir());
+    make_arrays(&weight, 1, dtype, &n_elems, 0, 0);
+    reshape(&weight, 2, shape);
+    both_init(&pair, 3, &weight);
+    set_optimizer(&pair, "groupadagrad", multi_precision);
+    for (int round = 0; round < 3; round++) {
+        make_arrays(&values, pretend_n_devices(), dtype, &n_elems, 0, 0);
+        reshape(&values, 2, shape);
+        both_pushpull(&pair, 3, &values, NULL);
+        reshape(&values, 1, &n_elems);
+        KT_INT(n_different(&values), 0);
+        free_arrays(&values);
+        KT_OK(kvs_store_save_optimizer_states(pair.device, path, 0));
+    }
+    free_arrays(&weight);
+    close_pair(&pair);
+}
+
+/* Rows of one element, of fewer than there are lanes, of as many; and longer than half types are summed
+ * at a time, in a key that would be cut. */
+static void states_per_row_have_the_bits_of_the_host(void)
+{
+    static const int64_t shapes[][2] = {{300, 1}, {41, 7}, {13, 16}, {9, 300}, {70, 2100}};
+
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+        for (int dtype = KVS_DTYPE_float32; dtype <= KVS_DTYPE_bfloat16; dtype++) {
+            try_rows(shapes[i], dtype, 0);
+        }
+        try_rows(shapes[i], KVS_DTYPE_float16, 1);
+    }
+}
+
 static void steps_of_every_optimizer_have_the_bits_of_the_host(void)
 {
     for (size_t i = 0; i < sizeof(optimizers) / sizeof(optimizers[0]); i++) {
@@ -450,6 +498,7 @@ int main(int argc, char **argv)
         KT_TEST(outs_of_other_floating_dtypes_are_converted_to),
         KT_TEST(a_push_may_bring_other_arrays_than_the_last),
         KT_TEST(steps_of_every_optimizer_have_the_bits_of_the_host),
+        KT_TEST(states_per_row_have_the_bits_of_the_host),
         KT_TEST(states_go_to_files_and_back),
         KT_TEST(compression_has_the_bits_of_the_host),
         KT_TEST(what_cannot_be_compressed_is_named_and_changes_nothing),

@@ -240,6 +240,20 @@ static int step_kernel(int dtype)
     }
 }
 
+static int rows_kernel(int dtype)
+{
+    switch (dtype) {
+    case KVS_DTYPE_float64:
+        return KERNEL_rows_f64;
+    case KVS_DTYPE_float16:
+        return KERNEL_rows_f16;
+    case KVS_DTYPE_bfloat16:
+        return KERNEL_rows_bf16;
+    default:
+        return KERNEL_rows_f32;
+    }
+}
+
 static kvs_status_t check_step(const kvs_step_item_t *item)
 {
     if (rule_of(item) < 0) {
@@ -257,15 +271,22 @@ static void fill_step(cuda_step_item_t *to, const kvs_step_item_t *item)
                              .n_src = (uint32_t)item->n_src,
                              .n_dst = (uint32_t)item->n_dst,
                              .rule = rule_of(item),
+                             .row_elems = item->row_elems,
                              .weight = item->weight,
                              .master = item->master};
     memcpy(to->states, item->states, sizeof(to->states));
     memcpy(to->scalars, item->scalars, sizeof(to->scalars));
 }
 
+static int64_t n_step_blocks(const kvs_step_item_t *item, int by_rows)
+{
+    return by_rows ? n_chunks(item->n / item->row_elems, CUDA_BLOCK)
+                   : n_chunks(item->n, CUDA_CHUNK);
+}
+
 /* As many items as one launch takes; gives how many. */
-static size_t fill_steps(cuda_step_args_t *args, const kvs_step_item_t *items, size_t n_items,
-                         int64_t *ret_n_blocks)
+static size_t fill_steps(cuda_step_args_t *args, int by_rows, const kvs_step_item_t *items,
+                         size_t n_items, int64_t *ret_n_blocks)
 {
     size_t n_arrays = 0, i = 0;
     int64_t n_blocks = 0;
@@ -279,7 +300,7 @@ static size_t fill_steps(cuda_step_args_t *args, const kvs_step_item_t *items, s
             continue;
         }
         if (args->n_items > 0 && (n_arrays + item->n_src + item->n_dst > CUDA_MAX_STEP_ARRAYS ||
-                                  n_blocks + n_chunks(item->n, CUDA_CHUNK) > INT32_MAX)) {
+                                  n_blocks + n_step_blocks(item, by_rows) > INT32_MAX)) {
             break;
         }
         fill_step(to, item);
@@ -288,29 +309,41 @@ static size_t fill_steps(cuda_step_args_t *args, const kvs_step_item_t *items, s
         copy_pointers(args->arrays + n_arrays, item->src, item->n_src, item->dst, item->n_dst);
         args->n_items++;
         n_arrays += item->n_src + item->n_dst;
-        n_blocks += n_chunks(item->n, CUDA_CHUNK);
+        n_blocks += n_step_blocks(item, by_rows);
     }
     *ret_n_blocks = n_blocks;
     return i;
 }
 
-kvs_status_t cuda_steps(kvs_queue_t *queue, const kvs_step_item_t *items, size_t n_items)
+static kvs_status_t launch_steps(kvs_queue_t *queue, const kvs_step_item_t *items, size_t n_items,
+                                 int by_rows)
 {
+    int kernel = by_rows ? rows_kernel(items[0].dtype) : step_kernel(items[0].dtype);
     kvs_status_t status = KVS_OK;
     cuda_step_args_t args = {0};
     int64_t n_blocks;
 
-    for (size_t i = 0; i < n_items && status == KVS_OK; i++) {
-        status = check_step(&items[i]);
-    }
     while (n_items > 0 && status == KVS_OK) {
-        size_t n = fill_steps(&args, items, n_items, &n_blocks);
+        size_t n = fill_steps(&args, by_rows, items, n_items, &n_blocks);
 
-        status = launch(cuda_device_of_queue(queue), step_kernel(items[0].dtype), n_blocks, &args);
+        status = launch(cuda_device_of_queue(queue), kernel, n_blocks, &args);
         items += n;
         n_items -= n;
     }
     return status;
+}
+
+kvs_status_t cuda_steps(kvs_queue_t *queue, const kvs_step_item_t *items, size_t n_items)
+{
+    kvs_status_t status = KVS_OK;
+
+    for (size_t i = 0; i < n_items && status == KVS_OK; i++) {
+        status = check_step(&items[i]);
+    }
+    if (status == KVS_OK && n_items > 0 && items[0].row_elems > 0) {
+        status = launch_steps(queue, items, n_items, 1);
+    }
+    return status == KVS_OK ? launch_steps(queue, items, n_items, 0) : status;
 }
 
 kvs_status_t cuda_step(kvs_queue_t *queue, const kvs_step_item_t *item)
@@ -352,9 +385,6 @@ static int norms_kernel(int dtype)
     }
 }
 
-/* Half types are summed in units of as many elements as the host converts at a time. */
-#define HALF_UNIT 1024
-
 kvs_status_t cuda_norms(kvs_queue_t *queue, const kvs_step_item_t *item, uint32_t phase,
                         double *ret_sums)
 {
@@ -362,7 +392,7 @@ kvs_status_t cuda_norms(kvs_queue_t *queue, const kvs_step_item_t *item, uint32_
     kvs_device_t where = {KVS_DEVICE_CUDA, device->id};
     int is_half = item->dtype == KVS_DTYPE_float16 || item->dtype == KVS_DTYPE_bfloat16;
     cuda_norms_args_t args = {.n = item->n,
-                              .unit = is_half ? HALF_UNIT : KVS_OPTIMIZER_SUM_BLOCK,
+                              .unit = is_half ? CUDA_HALF_UNIT : KVS_OPTIMIZER_SUM_BLOCK,
                               .rule = norms_of(item->kind, phase),
                               .weight = item->weight,
                               .master = item->master,

@@ -58,7 +58,7 @@ typedef struct cuda_finite_args {
 
 /* Steps of an optimizer: the sum of n_src gradients, rounded once, changes weight and states; the new
  * weight is also written to n_dst arrays. Blocks and arrays as of sums. `master`: the float32 weight of
- * a half type, or NULL. */
+ * a half type, or NULL. Kernels rows_… update the states per row before: a thread has a row. */
 typedef struct cuda_step_item {
     int64_t n;
     uint32_t first_block;
@@ -67,6 +67,7 @@ typedef struct cuda_step_item {
     uint32_t n_dst;
     int32_t rule; /* CUDA_RULE_… */
     int32_t reserved;
+    int64_t row_elems; /* state 0 is one number a row; 0: all states are as large as the weight */
     void *weight;
     float *master;
     void *states[3];
@@ -85,6 +86,8 @@ typedef struct cuda_step_args {
  * added pairwise, and the units in order. */
 #define CUDA_NORM_LANES 16
 #define CUDA_NORM_TERMS 2
+/* Of half types the host converts so many elements at a time, and sums them together. */
+#define CUDA_HALF_UNIT 1024
 
 typedef struct cuda_norms_args {
     int64_t n;
@@ -157,6 +160,10 @@ typedef struct cuda_unpack_args {
     X(step_f64, cuda_step_args_t)                                                                  \
     X(step_f16, cuda_step_args_t)                                                                  \
     X(step_bf16, cuda_step_args_t)                                                                 \
+    X(rows_f32, cuda_step_args_t)                                                                  \
+    X(rows_f64, cuda_step_args_t)                                                                  \
+    X(rows_f16, cuda_step_args_t)                                                                  \
+    X(rows_bf16, cuda_step_args_t)                                                                 \
     X(norms_f32, cuda_norms_args_t)                                                                \
     X(norms_f64, cuda_norms_args_t)                                                                \
     X(norms_f16, cuda_norms_args_t)                                                                \
@@ -185,6 +192,7 @@ typedef struct cuda_unpack_args {
     X(adamax, "adamax", 3, 3)                                                                      \
     X(nadam, "nadam", 3, 3)                                                                        \
     X(adagrad, "adagrad", 1, 1)                                                                    \
+    X(groupadagrad, "groupadagrad", 1, 1)                                                          \
     X(adadelta, "adadelta", 3, 3)                                                                  \
     X(rmsprop, "rmsprop", 2, 7)                                                                    \
     X(rmsprop_centered, "rmsprop", 7, 7)                                                           \

@@ -75,6 +75,9 @@
         case CUDA_RULE_adagrad:                                                                    \
             adagrad_##suffix(g, w, x, s);                                                          \
             break;                                                                                 \
+        case CUDA_RULE_groupadagrad:                                                               \
+            groupadagrad_##suffix(g, w, *x, s);                                                    \
+            break;                                                                                 \
         case CUDA_RULE_adadelta:                                                                   \
             adadelta_##suffix(g, w, x, y, s);                                                      \
             break;                                                                                 \
@@ -119,6 +122,21 @@ DEVICE const cuda_step_item_t *item_of_block(const cuda_step_args_t *args)
     return &args->items[i];
 }
 
+DEVICE double sum_of_lanes(const double *lanes)
+{
+    double sums[CUDA_NORM_LANES];
+
+    for (int i = 0; i < CUDA_NORM_LANES; i++) {
+        sums[i] = lanes[i];
+    }
+    for (int width = CUDA_NORM_LANES / 2; width > 0; width /= 2) {
+        for (int i = 0; i < width; i++) {
+            sums[i] += sums[i + width];
+        }
+    }
+    return sums[0];
+}
+
 #define DEFINE_STEP(name, elem, type, suffix, widen, narrow)                                       \
     /* The sum of the gradients as the CPU keeps it: in the array's own type. */                   \
     DEVICE type name##_grad(const cuda_step_item_t *item, void *const *arrays, int64_t i)          \
@@ -130,26 +148,40 @@ DEVICE const cuda_step_item_t *item_of_block(const cuda_step_args_t *args)
         }                                                                                          \
         return item->n_src > 1 ? widen((elem)narrow(total)) : total;                               \
     }                                                                                              \
+    DEVICE int name##_is_exact(const cuda_step_item_t *item)                                       \
+    {                                                                                              \
+        return item->master != 0 || sizeof(elem) == sizeof(type);                                  \
+    }                                                                                              \
+    DEVICE type name##_state(const cuda_step_item_t *item, int k, int64_t i)                       \
+    {                                                                                              \
+        int64_t at = item->row_elems == 0 ? i : i / item->row_elems;                               \
+                                                                                                   \
+        return name##_is_exact(item) ? ((const type *)item->states[k])[at]                         \
+                                     : widen(((const elem *)item->states[k])[at]);                 \
+    }                                                                                              \
+    DEVICE void name##_set_state(const cuda_step_item_t *item, int k, int64_t at, type value)      \
+    {                                                                                              \
+        if (name##_is_exact(item)) {                                                               \
+            ((type *)item->states[k])[at] = value;                                                 \
+        } else {                                                                                   \
+            ((elem *)item->states[k])[at] = (elem)narrow(value);                                   \
+        }                                                                                          \
+    }                                                                                              \
     DEVICE void name##_element(const cuda_step_item_t *item, void *const *arrays, int64_t i,       \
                                const type *s)                                                      \
     {                                                                                              \
-        int exact = item->master != 0 || sizeof(elem) == sizeof(type);                             \
         type weight =                                                                              \
             item->master != 0 ? (type)item->master[i] : widen(((const elem *)item->weight)[i]);    \
         type state[3];                                                                             \
                                                                                                    \
         for (int k = 0; k < 3; k++) {                                                              \
-            state[k] = item->states[k] == 0 ? 0                                                    \
-                       : exact              ? ((const type *)item->states[k])[i]                   \
-                                            : widen(((const elem *)item->states[k])[i]);                        \
+            state[k] = item->states[k] == 0 ? 0 : name##_state(item, k, i);                        \
         }                                                                                          \
         step_one_##suffix(item->rule, name##_grad(item, arrays, i), &weight, &state[0], &state[1], \
                           &state[2], s);                                                           \
         for (int k = 0; k < 3; k++) {                                                              \
-            if (item->states[k] != 0 && exact) {                                                   \
-                ((type *)item->states[k])[i] = state[k];                                           \
-            } else if (item->states[k] != 0) {                                                     \
-                ((elem *)item->states[k])[i] = (elem)narrow(state[k]);                             \
+            if (item->states[k] != 0 && item->row_elems == 0) {                                    \
+                name##_set_state(item, k, i, state[k]);                                            \
             }                                                                                      \
         }                                                                                          \
         if (item->master != 0) {                                                                   \
@@ -179,6 +211,50 @@ DEFINE_STEP(step_f32, float, float, f32, SAME, SAME)
 DEFINE_STEP(step_f64, double, double, f64, SAME, SAME)
 DEFINE_STEP(step_f16, uint16_t, float, f32, widen_f16, narrow_f16)
 DEFINE_STEP(step_bf16, uint16_t, float, f32, kvs_bf16_to_f32, kvs_f32_to_bf16)
+
+/* ---- Rows ------------------------------------------------------------------------------------------- */
+
+/* The mean of a row's squares goes to its history, in the host's order: lanes as of norms, and of half
+ * types a piece of `unit` elements after the other. */
+#define DEFINE_ROWS(name, step, type, suffix, unit)                                                \
+    DEVICE type name##_piece(const cuda_step_item_t *item, void *const *arrays, int64_t begin,     \
+                             int64_t end, const type *s)                                           \
+    {                                                                                              \
+        double lanes[CUDA_NORM_LANES] = {0};                                                       \
+                                                                                                   \
+        for (int64_t i = begin; i < end; i++) {                                                    \
+            type term;                                                                             \
+                                                                                                   \
+            group_squares_##suffix(step##_grad(item, arrays, i), s, &term);                        \
+            lanes[(i - begin) % CUDA_NORM_LANES] += (double)term * (double)term;                   \
+        }                                                                                          \
+        return (type)(sum_of_lanes(lanes) / (double)item->row_elems);                              \
+    }                                                                                              \
+    KERNEL(name, cuda_step_args_t)                                                                 \
+    {                                                                                              \
+        const cuda_step_item_t *item = item_of_block(args);                                        \
+        int64_t row = (int64_t)(block_index() - item->first_block) * CUDA_BLOCK + thread_index();  \
+        int64_t begin = row * item->row_elems, end = begin + item->row_elems;                      \
+        type history, s[16];                                                                       \
+                                                                                                   \
+        if (begin >= item->n) {                                                                    \
+            return;                                                                                \
+        }                                                                                          \
+        for (int k = 0; k < 16; k++) {                                                             \
+            s[k] = (type)item->scalars[k];                                                         \
+        }                                                                                          \
+        history = step##_state(item, 0, begin);                                                    \
+        for (int64_t i = begin; i < end; i += (unit)) {                                            \
+            history += name##_piece(item, args->arrays + item->first_array, i,                     \
+                                    end - i < (unit) ? end : i + (unit), s);                       \
+        }                                                                                          \
+        step##_set_state(item, 0, row, history);                                                   \
+    }
+
+DEFINE_ROWS(rows_f32, step_f32, float, f32, item->row_elems)
+DEFINE_ROWS(rows_f64, step_f64, double, f64, item->row_elems)
+DEFINE_ROWS(rows_f16, step_f16, float, f32, CUDA_HALF_UNIT)
+DEFINE_ROWS(rows_bf16, step_bf16, float, f32, CUDA_HALF_UNIT)
 
 /* ---- Norms ------------------------------------------------------------------------------------------ */
 
@@ -243,21 +319,6 @@ DEFINE_NORMS(norms_f32, float, float, f32, SAME)
 DEFINE_NORMS(norms_f64, double, double, f64, SAME)
 DEFINE_NORMS(norms_f16, uint16_t, float, f32, widen_f16)
 DEFINE_NORMS(norms_bf16, uint16_t, float, f32, kvs_bf16_to_f32)
-
-DEVICE double sum_of_lanes(const double *lanes)
-{
-    double sums[CUDA_NORM_LANES];
-
-    for (int i = 0; i < CUDA_NORM_LANES; i++) {
-        sums[i] = lanes[i];
-    }
-    for (int width = CUDA_NORM_LANES / 2; width > 0; width /= 2) {
-        for (int i = 0; i < width; i++) {
-            sums[i] += sums[i + width];
-        }
-    }
-    return sums[0];
-}
 
 /* A thread adds up one term of one block. */
 KERNEL(norms_add, cuda_norms_add_args_t)

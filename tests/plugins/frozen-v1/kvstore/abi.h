@@ -308,6 +308,7 @@ typedef struct kvs_step_item {
     void *weight;
     float *master;       /* the float32 weight of a half type, or NULL; then states are float32 */
     void *const *states; /* KVS_OPTIMIZER_MAX_STATES; NULL: not in use */
+    int64_t row_elems;   /* of a kind with states per row, which the step changes first; else 0 */
 } kvs_step_item_t;
 
 /* Compression by `kind` of n float32. */
