@@ -459,14 +459,18 @@ static bool settle(dist_entry_t *entry)
 
 /* ---- Sums ---------------------------------------------------------------------------------------------- */
 
+/* False also where the round is nobody's: its only part did not fit, and everybody has joined. */
 static bool part_is_there(const dist_entry_t *entry, int64_t part)
 {
+    bool is_there = false;
+
     for (int w = 0; w < entry->depot->n_workers; w++) {
         if (needs(entry, w) && entry->rounds[0]->pushes[w].n_parts <= part) {
             return false;
         }
+        is_there |= needs(entry, w);
     }
-    return true;
+    return is_there;
 }
 
 /* What packed parts stand for, in order of rank. */
