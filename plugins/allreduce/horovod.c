@@ -215,7 +215,8 @@ static kvs_status_t horovod_allgather(void *state, const kvs_key_t *key, const k
     from.data = value->data == NULL ? NULL : (char *)value->data + value->byte_offset;
     to = *out;
     to.data = out->data == NULL ? NULL : (char *)out->data + out->byte_offset;
-    return kvs_devhost_call(store->devices, &from, &to, gather, &(gather_t){store, key});
+    return kvs_devhost_call(store->devices, "allgather", &from, &to, gather,
+                            &(gather_t){store, key});
 }
 
 static const void *horovod_extension(const char *name)

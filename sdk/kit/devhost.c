@@ -143,9 +143,15 @@ static void deal_out(kvs_devhost_op_t *op)
     }
 }
 
-void kvs_devhost_consumed(kvs_op_t *op)
+void kvs_devhost_consumed(kvs_op_t *pub)
 {
-    kvs_plugin_host->consumed((op->flags & IS_STAGED) != 0 ? ((kvs_devhost_op_t *)op)->real : op);
+    const kvs_devhost_op_t *op = (const kvs_devhost_op_t *)pub;
+
+    if ((pub->flags & IS_STAGED) == 0) {
+        kvs_plugin_host->consumed(pub);
+    } else if (!op->is_consumed) {
+        kvs_plugin_host->consumed(op->real);
+    }
 }
 
 void kvs_devhost_complete(kvs_op_t *pub, kvs_status_t status)
@@ -243,6 +249,10 @@ static kvs_status_t begin(kvs_devhost_t *host, kvs_op_t *real, int is_on_devices
         status = status == KVS_OK ? KVS_OK : kvs_fail_context(status, "%s", verb_name(real->verb));
     }
     if (status == KVS_OK && !is_init) {
+        op->is_consumed = is_on_devices && kvs_devhost_streams_guard_values(real);
+        if (op->is_consumed) {
+            kvs_plugin_host->consumed(real);
+        }
         lane_add(&host->in, op);
         return KVS_OK;
     }
@@ -271,7 +281,7 @@ kvs_status_t kvs_devhost_run(kvs_devhost_t *host, kvs_op_t *op)
 }
 
 /* The shadow of a call has no operation of the core behind it when it is retired. */
-static kvs_status_t call_staged(kvs_devhost_op_t *op,
+static kvs_status_t call_staged(kvs_devhost_op_t *op, const char *what,
                                 kvs_status_t (*call)(void *arg, const kvs_tensor_t *value,
                                                      const kvs_tensor_t *out),
                                 void *arg)
@@ -279,18 +289,20 @@ static kvs_status_t call_staged(kvs_devhost_op_t *op,
     int is_awaited = 0;
     kvs_status_t status = kvs_devhost_stage(op);
 
-    status = status == KVS_OK ? kvs_devhost_wait_values(op) : status;
+    if (status != KVS_OK) {
+        return kvs_fail_context(status, "%s", what);
+    }
+    status = kvs_devhost_wait_values(op);
     status = status == KVS_OK ? call(arg, op->groups[0].values, op->groups[0].outs) : status;
     status = status == KVS_OK ? kvs_devhost_send_outs(op, &is_awaited) : status;
     return status == KVS_OK && is_awaited ? kvs_devhost_wait_queues(op) : status;
 }
 
 kvs_status_t kvs_devhost_call(
-    kvs_devhost_t *host, const kvs_tensor_t *value, const kvs_tensor_t *out,
+    kvs_devhost_t *host, const char *what, const kvs_tensor_t *value, const kvs_tensor_t *out,
     kvs_status_t (*call)(void *arg, const kvs_tensor_t *value, const kvs_tensor_t *out), void *arg)
 {
-    kvs_key_entry_t key = {.name = "(of the call)"};
-    kvs_group_t group = {.key = &key, .values = value, .n_values = 1, .outs = out, .n_outs = 1};
+    kvs_group_t group = {.values = value, .n_values = 1, .outs = out, .n_outs = 1};
     kvs_op_t real = {
         .size = sizeof(real), .verb = KVS_VERB_PUSHPULL, .groups = &group, .n_groups = 1};
     kvs_devhost_op_t *op;
@@ -306,7 +318,7 @@ kvs_status_t kvs_devhost_call(
     }
     *op = (kvs_devhost_op_t){.op = real, .host = host, .real = &real};
     status = lane_start(&host->out);
-    status = status == KVS_OK ? call_staged(op, call, arg) : status;
+    status = status == KVS_OK ? call_staged(op, what, call, arg) : status;
     op->real = NULL;
     if (status != KVS_OK && op->n_queues > 0) {
         (void)kvs_devhost_mark_queues(op);

@@ -32,6 +32,7 @@ typedef struct kvs_devhost_op {
     kvs_op_t op; /* first: what the backend is given */
     kvs_devhost_t *host;
     kvs_op_t *real;                 /* NULL: the core has been told */
+    uint32_t is_consumed;           /* the core knows */
     const kvs_provider_t *provider; /* NULL: there are no arrays on devices */
     kvs_group_t *groups;
     kvs_tensor_t *tensors; /* of the groups, one list behind the other */
@@ -68,6 +69,8 @@ struct kvs_devhost {
 };
 
 int kvs_devhost_has_device_arrays(const kvs_op_t *op);
+/* Whether the program may go on with all values once the operation is staged: their streams wait. */
+int kvs_devhost_streams_guard_values(const kvs_op_t *op);
 /* Give the operation's arrays their copies, and queue sums and copies of the values. The op is to be freed
  * also if this fails, but not before its queues are done. */
 kvs_status_t kvs_devhost_stage(kvs_devhost_op_t *op);

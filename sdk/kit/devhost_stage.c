@@ -52,6 +52,20 @@ int kvs_devhost_has_device_arrays(const kvs_op_t *op)
     return 0;
 }
 
+int kvs_devhost_streams_guard_values(const kvs_op_t *op)
+{
+    for (size_t g = 0; g < op->n_groups; g++) {
+        for (size_t i = 0; i < op->groups[g].n_values; i++) {
+            const kvs_tensor_t *value = &op->groups[g].values[i];
+
+            if (!kvs_dev_is(value) || value->stream <= 0 || value->rows != NULL) {
+                return 0;
+            }
+        }
+    }
+    return 1;
+}
+
 /* Bytes that `data` holds: of a row-sparse value those of its rows, of an out those it has room for. */
 static size_t bytes_of(const kvs_tensor_t *tensor, int is_out)
 {
@@ -132,6 +146,12 @@ static int is_stream_of(const kvs_devhost_stream_t *stream, const kvs_tensor_t *
 {
     return stream->number == tensor->stream && stream->device.id == tensor->device.id &&
            stream->device.type == tensor->device.type;
+}
+
+static kvs_status_t name_key(kvs_status_t status, const kvs_group_t *group)
+{
+    return status == KVS_OK || group->key == NULL ? status
+                                                  : kvs_update_name_key(status, group->key);
 }
 
 /* The device is there; remember where its stream is. */
@@ -536,12 +556,12 @@ kvs_status_t kvs_devhost_stage(kvs_devhost_op_t *op)
     }
     for (size_t g = 0; g < real->n_groups && status == KVS_OK; g++) {
         status = follow_group(op, &real->groups[g]);
-        status = status == KVS_OK ? KVS_OK : kvs_update_name_key(status, real->groups[g].key);
+        status = name_key(status, &real->groups[g]);
     }
     copy_of = op->copy_of;
     for (size_t g = 0; g < real->n_groups && status == KVS_OK; g++) {
         status = stage_group(op, &real->groups[g], &op->groups[g], copy_of);
-        status = status == KVS_OK ? KVS_OK : kvs_update_name_key(status, real->groups[g].key);
+        status = name_key(status, &real->groups[g]);
         copy_of += real->groups[g].n_outs;
     }
     return status == KVS_OK ? release_streams(op, 1) : status;

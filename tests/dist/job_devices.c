@@ -368,6 +368,31 @@ static void values_may_be_written_behind_the_call(void)
     free(later);
 }
 
+/* The stream waits until the value is read; the call needs not. */
+static void a_push_returns_before_its_stream_has_come(void)
+{
+    kvs_key_t key = kvs_key_int(5);
+    bench_t bench;
+    float *later = calloc(N_STREAMED, sizeof(float));
+
+    set_up(&bench);
+    kvs_arrays_t in = pretend_list(bench.values, (size_t)bench.n);
+    kvs_arrays_t out = pretend_list(bench.outs, (size_t)bench.n);
+
+    hold_all(&bench, 1);
+    set_numbers(&bench, 3);
+    write_values(&bench);
+    KT_OK(kvs_store_push(bench.job.store, &key, 1, &in, NULL));
+    for (int d = 0; d < bench.n; d++) {
+        pretend_write(d, bench.streams[d], &bench.values[d], later, n_streamed_bytes);
+    }
+    hold_all(&bench, 0);
+    KT_OK(kvs_store_pull(bench.job.store, &key, 1, &out, NULL));
+    want_outs(&bench, 3.0f * (float)(bench.n * bench.job.n_workers));
+    tear_down(&bench);
+    free(later);
+}
+
 static void calls_behind_one_that_waits_keep_their_order(void)
 {
     bench_t bench;
@@ -440,6 +465,25 @@ static void a_device_that_is_not_there_is_named(void)
     tear_down(&bench);
 }
 
+static void a_lost_device_fails_its_calls_and_no_others(void)
+{
+    kvs_key_t key = kvs_key_int(5);
+    bench_t bench;
+
+    set_up(&bench);
+    kvs_arrays_t in = pretend_list(&bench.values[1], 1), out = pretend_list(&bench.outs[1], 1);
+
+    driver.break_device(1);
+    KT_FAIL(kvs_store_pushpull(bench.job.store, &key, 1, &in, &out, NULL), KVS_ERR_UNAVAILABLE,
+            "device cuda(1) is lost until the process ends");
+    in = pretend_list(bench.values, 1);
+    out = pretend_list(bench.outs, 1);
+    KT_OK(kvs_store_pushpull(bench.job.store, &key, 1, &in, &out, NULL));
+    bench.n = 1;
+    want_outs(&bench, 1000.0f * (float)bench.job.n_workers);
+    tear_down(&bench);
+}
+
 static void without_the_provider_its_package_is_named(void)
 {
     kvs_key_t key = kvs_key_int(1);
@@ -467,9 +511,11 @@ int main(int argc, char **argv)
         KT_TEST(pushes_and_pulls_take_devices),
         KT_TEST(streams_are_followed),
         KT_TEST(values_may_be_written_behind_the_call),
+        KT_TEST(a_push_returns_before_its_stream_has_come),
         KT_TEST(calls_behind_one_that_waits_keep_their_order),
         KT_TEST(without_a_stream_the_call_ends_when_all_is_done),
         KT_TEST(a_device_that_is_not_there_is_named),
+        KT_TEST(a_lost_device_fails_its_calls_and_no_others),
         KT_TEST(without_the_provider_its_package_is_named),
     };
 

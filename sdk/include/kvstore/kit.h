@@ -258,10 +258,10 @@ kvs_status_t kvs_devhost_run(kvs_devhost_t *host, kvs_op_t *op);
 /* Wait until `run` has been given all operations: for the backend's other functions that follow them. NULL
  * does nothing. */
 void kvs_devhost_drain(kvs_devhost_t *host);
-/* The same for a call of one value and one out that waits for its end: `call` is given them in host memory,
- * on this thread. */
+/* The same for a call of one value and one out, named `what` in errors, that waits for its end: `call` is
+ * given them in host memory, on this thread. */
 kvs_status_t kvs_devhost_call(
-    kvs_devhost_t *host, const kvs_tensor_t *value, const kvs_tensor_t *out,
+    kvs_devhost_t *host, const char *what, const kvs_tensor_t *value, const kvs_tensor_t *out,
     kvs_status_t (*call)(void *arg, const kvs_tensor_t *value, const kvs_tensor_t *out), void *arg);
 /* What `run` calls in place of the host table's functions. */
 void kvs_devhost_consumed(kvs_op_t *op);
