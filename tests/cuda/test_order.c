@@ -358,6 +358,16 @@ static float element_of(const kvs_tensor_t *tensor)
     return numbers[N_SMALL - 1];
 }
 
+/* groupadagrad: rows, then the step; lamb: the sum of several gradients, norms, their sums, the step. */
+static void optimizers_that_look_before_they_step_take_more_launches(void)
+{
+    if (driver.read_counts != NULL) {
+        KT_INT(cost_of_an_exchange(&n_small, "groupadagrad").launches, 2);
+        KT_INT(cost_of_an_exchange(&n_big, "groupadagrad").launches, 2);
+        KT_INT(cost_of_an_exchange(&n_small, "lamb").launches, pretend_n_devices() > 1 ? 4 : 3);
+    }
+}
+
 static void fill_with(const kvs_tensor_t *tensor, float number)
 {
     float numbers[N_SMALL];
@@ -440,6 +450,7 @@ int main(int argc, char **argv)
         KT_TEST(without_a_stream_to_wait_the_call_ends_when_all_is_done),
         KT_TEST(several_threads_may_exchange_at_once),
         KT_TEST(an_exchange_is_one_launch_for_each_device_and_no_copy),
+        KT_TEST(optimizers_that_look_before_they_step_take_more_launches),
         KT_TEST(small_keys_of_a_call_are_summed_in_one_launch),
         KT_TEST(small_keys_of_a_call_are_stepped_nine_a_launch),
         KT_TEST(a_key_that_fails_holds_up_no_other_of_its_call),
