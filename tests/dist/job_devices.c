@@ -441,6 +441,44 @@ static void without_a_stream_the_call_ends_when_all_is_done(void)
     tear_down(&bench);
 }
 
+/* Pinned memory is the host's and managed memory the device's; both have streams. */
+static void pinned_and_managed_arrays_are_taken(void)
+{
+    kvs_key_t key = kvs_key_int(5);
+    bench_t bench;
+    kvs_tensor_t tensors[2]; /* value and out */
+
+    set_up(&bench);
+    for (int i = 0; i < 4; i++) {
+        for (int j = 0; j < 2; j++) {
+            int is_pinned = (i >> j & 1) == 0;
+
+            tensors[j] = bench.values[0];
+            tensors[j].device.type = is_pinned ? KVS_DEVICE_CUDA_HOST : KVS_DEVICE_CUDA_MANAGED;
+            tensors[j].data = NULL;
+            KT_OK(kvs_device_alloc(tensors[j].device, n_streamed_bytes, &tensors[j].data));
+        }
+        kvs_arrays_t in = pretend_list(&tensors[0], 1), out = pretend_list(&tensors[1], 1);
+        kvs_call_t call = KVS_CALL_INIT;
+        kvs_event_t *event = NULL;
+
+        set_numbers(&bench, (float)(i + 2));
+        hold_all(&bench, 1);
+        pretend_write(0, bench.streams[0], &tensors[0], bench.numbers, n_streamed_bytes);
+        call.ret_event = &event;
+        KT_OK(kvs_store_pushpull(bench.job.store, &key, 1, &in, &out, &call));
+        (void)usleep(5000); /* as above */
+        hold_all(&bench, 0);
+        KT_OK(job_finish(event));
+        pretend_sync(0, bench.streams[0]);
+        KT_REAL(((float *)tensors[1].data)[0], (i + 2) * bench.job.n_workers);
+        KT_REAL(((float *)tensors[1].data)[N_STREAMED - 1], (i + 2) * bench.job.n_workers);
+        pretend_free(&tensors[0], 0);
+        pretend_free(&tensors[1], 0);
+    }
+    tear_down(&bench);
+}
+
 /* ---- Wrong use ------------------------------------------------------------------------------------------ */
 
 static void a_device_that_is_not_there_is_named(void)
@@ -514,6 +552,7 @@ int main(int argc, char **argv)
         KT_TEST(a_push_returns_before_its_stream_has_come),
         KT_TEST(calls_behind_one_that_waits_keep_their_order),
         KT_TEST(without_a_stream_the_call_ends_when_all_is_done),
+        KT_TEST(pinned_and_managed_arrays_are_taken),
         KT_TEST(a_device_that_is_not_there_is_named),
         KT_TEST(a_lost_device_fails_its_calls_and_no_others),
         KT_TEST(without_the_provider_its_package_is_named),
