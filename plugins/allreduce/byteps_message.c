@@ -82,13 +82,8 @@ static bool is_sound(const byteps_header_t *header)
             return false;
         }
     }
-    for (int32_t i = 0; i < header->ndim; i++) { /* an empty array may have any other dimension */
-        if (header->shape[i] == 0) {
-            most = INT64_MAX;
-        }
-    }
-    for (int32_t i = 0; i < header->ndim && most != INT64_MAX; i++) {
-        most /= header->shape[i];
+    for (int32_t i = 0; i < header->ndim; i++) { /* as the core has it: zeros don't count */
+        most /= header->shape[i] > 0 ? header->shape[i] : 1;
     }
     return header->kind >= 1 && header->kind < BYTEPS_N_KINDS && header->dtype < KVS_N_DTYPES &&
            (header->verb == 0 || header->verb == KVS_VERB_PUSHPULL ||
@@ -132,7 +127,7 @@ kvs_status_t byteps_header_decode(const void *data, size_t n_bytes, byteps_heade
         header.shape[i] = (int64_t)get_u64(bytes + FIXED_BYTES + 8 * (size_t)i);
     }
     header.name = (const char *)bytes + FIXED_BYTES + n_shape;
-    if (!is_sound(&header)) {
+    if (bytes[3] > 1 || get_u64(bytes + 72) != 0 || !is_sound(&header)) {
         return kvs_fail(KVS_ERR_FORMAT, "a header of kind %u makes no sense",
                         (unsigned)header.kind);
     }

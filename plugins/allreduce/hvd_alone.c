@@ -152,7 +152,9 @@ static kvs_status_t check_array(const kvs_tensor_t *tensor, const char *what)
             (tensor->strides != NULL && tensor->shape[i] > 1 && tensor->strides[i] != step)) {
             return kvs_fail(KVS_ERR_ARGUMENT, "allgather: the %s is not compact", what);
         }
-        step *= tensor->shape[i];
+        if (__builtin_mul_overflow(step, tensor->shape[i], &step)) {
+            return kvs_fail(KVS_ERR_RANGE, "allgather: the shape of the %s is too large", what);
+        }
     }
     if (step > 0 && tensor->data == NULL) {
         return kvs_fail(KVS_ERR_ARGUMENT, "allgather: the %s's data is NULL", what);

@@ -125,9 +125,24 @@ void hvd_put_ask(hvd_bytes_t *bytes, const hvd_ask_t *ask)
     put(bytes, ask->text == NULL ? "" : ask->text, ask->n_text);
 }
 
+/* Whether there can be such an array; as the core has it: zeros don't count. */
+static bool is_shape(const hvd_ask_t *ask)
+{
+    int64_t most = INT64_MAX / 8;
+
+    for (int32_t i = 0; i < ask->ndim; i++) {
+        if (ask->shape[i] < 0) {
+            return false;
+        }
+        most /= ask->shape[i] > 0 ? ask->shape[i] : 1;
+    }
+    return most > 0;
+}
+
 bool hvd_get_ask(hvd_view_t *view, hvd_ask_t *ret_ask)
 {
     hvd_ask_t ask = {0};
+    uint64_t is_text;
 
     if (view->n_left == 0 || view->failed) {
         return false;
@@ -137,18 +152,19 @@ bool hvd_get_ask(hvd_view_t *view, hvd_ask_t *ret_ask)
     ask.what = (uint8_t)get_number(view, 1);
     ask.dtype = (uint8_t)get_number(view, 1);
     ask.reduce = (uint8_t)get_number(view, 1);
-    ask.is_text = get_number(view, 1) != 0;
+    is_text = get_number(view, 1);
+    ask.is_text = is_text != 0;
     ask.root = (int32_t)hvd_get_u32(view);
     ask.priority = (int32_t)hvd_get_u32(view);
     ask.ndim = (int32_t)hvd_get_u32(view);
     if (ask.ndim < 0 || ask.ndim > HVD_MAX_NDIM || ask.what < HVD_REDUCE || ask.what > HVD_JOIN ||
-        ask.dtype >= KVS_N_DTYPES) {
+        ask.dtype >= KVS_N_DTYPES || is_text > 1) {
         view->failed = true;
     }
     for (int32_t i = 0; !view->failed && i < ask.ndim; i++) {
         ask.shape[i] = hvd_get_i64(view);
-        view->failed |= ask.shape[i] < 0;
     }
+    view->failed = view->failed || !is_shape(&ask);
     ask.extra = hvd_get_i64(view);
     view->failed |= ask.extra < 0;
     ask.count = get_number(view, 8);
@@ -166,9 +182,10 @@ static kvs_status_t malformed(const char *what)
     return kvs_fail(KVS_ERR_FORMAT, "a malformed message: %s", what);
 }
 
-static bool make_room(hvd_go_t *go)
+/* Where no numbers come with the items, all share one list of zeros. */
+static bool make_room(hvd_go_t *go, bool has_extras)
 {
-    size_t n_extras = (size_t)go->n_items * go->n_members;
+    size_t n_extras = has_extras ? (size_t)go->n_items * go->n_members : go->n_members;
 
     go->members = calloc(go->n_members, sizeof(*go->members));
     go->items = calloc(go->n_items, sizeof(*go->items));
@@ -185,10 +202,11 @@ kvs_status_t hvd_get_go(hvd_view_t *view, hvd_go_t *ret_go)
     go.n_items = hvd_get_u32(view);
     has_extras = hvd_get_u32(view) != 0;
     if (view->failed || go.n_members == 0 || go.n_items == 0 || go.n_members > view->n_left / 4 ||
-        go.n_items > view->n_left / 8) {
+        go.n_items > view->n_left / 8 ||
+        (has_extras && go.n_items > view->n_left / 8 / go.n_members)) {
         return malformed("go");
     }
-    if (!make_room(&go)) {
+    if (!make_room(&go, has_extras)) {
         hvd_go_release(&go);
         return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for an exchange");
     }
@@ -197,7 +215,7 @@ kvs_status_t hvd_get_go(hvd_view_t *view, hvd_go_t *ret_go)
         view->failed |= go.members[m] < 0 || (m > 0 && go.members[m] <= go.members[m - 1]);
     }
     for (uint32_t i = 0; i < go.n_items; i++) {
-        int64_t *extra = go.extras + (size_t)i * go.n_members;
+        int64_t *extra = go.extras + (has_extras ? (size_t)i * go.n_members : 0);
 
         go.items[i].ticket = get_number(view, 8);
         go.items[i].extra = extra;

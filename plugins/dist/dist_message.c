@@ -296,19 +296,22 @@ void dist_record_encode(const dist_record_t *record, dist_bytes_t *bytes)
     }
 }
 
-/* The product of the shape, if it and its bytes can be counted. */
+/* The product of the shape, if it and its bytes can be counted; as in the core also where a dimension is 0
+ * and the others would be too much. */
 static int count_elems(dist_record_t *record)
 {
-    int64_t n_bytes = 0;
+    int64_t n = 8;
+    int is_empty = 0;
 
-    record->n_elems = 1;
     for (int32_t i = 0; i < record->ndim; i++) {
+        is_empty |= record->shape[i] == 0;
         if (record->shape[i] < 0 ||
-            __builtin_mul_overflow(record->n_elems, record->shape[i], &record->n_elems)) {
+            (record->shape[i] > 0 && __builtin_mul_overflow(n, record->shape[i], &n))) {
             return 0;
         }
     }
-    return !__builtin_mul_overflow(record->n_elems, 8, &n_bytes);
+    record->n_elems = is_empty ? 0 : n / 8;
+    return 1;
 }
 
 static void get_shape(dist_view_t *view, dist_record_t *record)

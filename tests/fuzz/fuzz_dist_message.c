@@ -4,29 +4,7 @@
  * is the same. Seeds lie in seeds/dist_message. */
 #include "dist_message.h"
 #include "dist_spec.h"
-
-#include <kvstore/kit.h>
-
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
-
-static kvs_status_t fail(kvs_status_t status, const char *format, ...)
-{
-    (void)format;
-    return status;
-}
-
-static const kvs_host_t host = {.size = sizeof(host), .fail = fail};
-const kvs_host_t *kvs_plugin_host = &host;
-
-static void require(int condition)
-{
-    if (!condition) {
-        abort();
-    }
-}
+#include "fuzz_host.h"
 
 /* Bytes of a body behind a header are as many as the first two bytes say. */
 static void read_header(const uint8_t *data, size_t n_bytes)
