@@ -1014,6 +1014,8 @@ kvs_status_t kvs_store_join_last(kvs_store_t *store, int *ret_last_rank)
         status = store->ops->join_last(store->state, &last);
     } else if (status == KVS_OK && store->ops->join != NULL) {
         status = store->ops->join(store->state);
+    } else if (status == KVS_OK && store->ops->num_workers != NULL) {
+        status = not_implemented(store, "join"); /* of one process: nobody else is in a round */
     }
     if (status == KVS_OK) {
         *ret_last_rank = last;

@@ -493,7 +493,7 @@ KVS_API kvs_status_t kvs_store_barrier(kvs_store_t *store);
 /* Take no further part in rounds that the others are still in, and wait for them (Horovod: join). Rounds to come need
  * all workers again. */
 KVS_API kvs_status_t kvs_store_join(kvs_store_t *store);
-/* The same, and gives the rank that joined last. */
+/* The same, and gives the rank that joined last. ERR_NOT_IMPLEMENTED: a backend of several workers without join. */
 KVS_API kvs_status_t kvs_store_join_last(kvs_store_t *store, int *ret_last_rank);
 /* Has run on every server when it returns. Heads: 0 controller, 1 multi-precision, 2 stop, 3 sync mode, 4 compression,
  * 5 profiler; others go to the servers' controller. Stores of one process: nothing. */
