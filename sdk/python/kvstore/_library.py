@@ -78,7 +78,7 @@ class Call(Structure):
         ("size", c_uint32),
         ("priority", c_int32),
         ("flags", c_uint32),
-        ("reserved", c_uint32),
+        ("reduce", c_uint32),
         ("ret_event", c_void_p),
     ]
 
