@@ -248,6 +248,7 @@ const char *kvsi_suggest_takers(const char *device, char text[KVSI_TAKERS_BYTES]
         }
     }
     kvs_plugin_list_free(list);
-    snprintf(text, KVSI_TAKERS_BYTES, "%.*s", KVSI_TAKERS_BYTES - 1, n_names > 0 ? names.bytes : "none");
+    snprintf(text, KVSI_TAKERS_BYTES, "%.*s", KVSI_TAKERS_BYTES - 1,
+             n_names > 0 ? names.bytes : "none");
     return text;
 }

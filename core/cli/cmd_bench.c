@@ -85,9 +85,12 @@ static int parse(int argc, char **argv, bench_t *ret_bench, const char **ret_sta
                  const char **ret_rows, int *ret_python)
 {
     static const struct option options[] = {
-        {"backend", required_argument, NULL, 'b'}, {"json", no_argument, NULL, 'j'},
-        {"pushpull", no_argument, NULL, 'p'},      {"rows", required_argument, NULL, 'r'},
-        {"started", required_argument, NULL, 's'}, {"python", no_argument, NULL, 'y'},
+        {"backend", required_argument, NULL, 'b'},
+        {"json", no_argument, NULL, 'j'},
+        {"pushpull", no_argument, NULL, 'p'},
+        {"rows", required_argument, NULL, 'r'},
+        {"started", required_argument, NULL, 's'},
+        {"python", no_argument, NULL, 'y'},
         {NULL, 0, NULL, 0},
     };
     int option;

@@ -8,6 +8,7 @@
 
 #include "hoststore_update.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -463,6 +464,22 @@ static kvs_status_t end_errand(errand_t *errand, int *io_waited)
 
 /* ---- All of it ----------------------------------------------------------------------------------- */
 
+/* What is queued of other keys must not run into what the program does after a failure. */
+static void end_failed(const errand_t *errands, size_t n, kvs_status_t status)
+{
+    char text[1024];
+    int waited;
+
+    snprintf(text, sizeof(text), "%s", kvs_plugin_host->last_error());
+    for (size_t i = 0; i < n; i++) {
+        for (size_t j = 0; j < errands[i].n_sides && errands[i].sides[j].queue != NULL; j++) {
+            /* a device that is lost does nothing more */
+            (void)end_side(errands[i].task, &errands[i].sides[j], &waited);
+        }
+    }
+    (void)kvs_fail(status, "%s", text);
+}
+
 static kvs_status_t run_errands(errand_t *errands, size_t n, kvs_collective_item_t *items)
 {
     kvs_devstore_t *store = errands[0].task->store;
@@ -484,6 +501,9 @@ static kvs_status_t run_errands(errand_t *errands, size_t n, kvs_collective_item
     }
     for (size_t i = 0; i < n && status == KVS_OK; i++) {
         status = named(end_errand(&errands[i], &waited), &errands[i]);
+    }
+    if (status != KVS_OK) {
+        end_failed(errands, n, status);
     }
     for (size_t i = 0; i < 2 && status == KVS_OK && waited; i++) {
         status = store->collective->settle(store, tickets[i]);

@@ -70,7 +70,8 @@ static void measure(bench_t *bench, const char *peer, const char *workload, benc
                     const int *counts, int n_arrays, int in_place)
 {
     work_t work = {.counts = counts, .n_arrays = n_arrays, .in_place = in_place};
-    bench_row_t row = {.peer = peer, .workload = workload, .n_keys = n_arrays, .n_threads = n_procs};
+    bench_row_t row = {
+        .peer = peer, .workload = workload, .n_keys = n_arrays, .n_threads = n_procs};
     bench_times_t times;
     size_t n = 0;
 
@@ -79,7 +80,7 @@ static void measure(bench_t *bench, const char *peer, const char *workload, benc
     }
     row.size_bytes = n * sizeof(float);
     row.n_bytes = (double)row.size_bytes;
-    bench->n_calls = row.size_bytes <= 64              ? 200
+    bench->n_calls = row.size_bytes <= 64            ? 200
                      : row.size_bytes <= (64u << 10) ? 20
                      : row.size_bytes <= (1u << 20)  ? 5
                                                      : 1;

@@ -120,8 +120,9 @@ static void check_speed(const cJSON *row, double n_bytes)
 static void wrong_usage_is_refused_and_named(void)
 {
     KT_INT(run(""), 2);
-    KT_HAS(output,
-           "kvstore bench: name a workload: W1, W2, W3, W4, W5, W6, W7 or W8\nusage: kvstore bench ");
+    KT_HAS(
+        output,
+        "kvstore bench: name a workload: W1, W2, W3, W4, W5, W6, W7 or W8\nusage: kvstore bench ");
     KT_INT(run("W1 W9"), 2);
     KT_HAS(output, "no workload \"W9\": there are W1, W2, W3, W4, W5, W6, W7 and W8");
     KT_INT(run("--fast W1"), 2);
