@@ -65,7 +65,9 @@ static void add_options_of(kvs_setting_list_t *list, const kvsi_conf_t *conf,
 /* ---- What nobody reads ----------------------------------------------------------------------- */
 
 /* Variables of ours that are no settings. */
-static const char *const other_variables[] = {"plugin_path", "plugins", "bench_quick"};
+static const char *const other_variables[] = {
+    "plugin_path", "plugins", "bench_quick", "library",          "python_fast", "python",
+    "shm",         "command", "cuda_driver", "byteps_allow_cpu", "nccl_library"};
 
 /* Whether a setting has that name; the others are offered as near ones. */
 static int is_setting(const kvs_plugin_list_t *plugins, const char *name, kvsi_near_t *near)

@@ -125,10 +125,10 @@ static const command_t commands[] = {
      "The exit status is 0 if all workers left in good order.\n",
      cmd_scheduler},
     {"status", "[--job ID]", "what the servers of jobs on this host say of themselves",
-     "Asks each server that this user runs on this host, and prints its job, the workers and which of\n"
-     "them are gone, and of each store keys, bytes of values, optimizer states and pushes that wait,\n"
-     "rounds, and whom a round waits for; then bytes by path, and its memory beside the bound that it\n"
-     "should keep to.\n"
+     "Asks each server of dist that this user runs on this host, and prints its job, the workers and\n"
+     "which of them are gone, and of each store keys, bytes of values, optimizer states and pushes\n"
+     "that wait, rounds, and whom a round waits for; then bytes by path, and its memory beside the\n"
+     "bound that it should keep to.\n"
      "\n"
      "  --job ID   only the job of this name (KVSTORE_JOB_ID)\n"
      "\n"

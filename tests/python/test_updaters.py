@@ -155,6 +155,15 @@ class Failing(Case):
         self.assertRaisesRegex(RuntimeError, "half way", self.kv.push, "a", array(1, 1))
         self.assert_same(self.pulled(self.kv, "a", 2), [9, 2])
 
+    def test_an_updater_may_not_close_its_store(self):
+        self.kv.set_updater(lambda key, value, stored: self.kv.close())
+        with self.assertRaises(RuntimeError) as raised:
+            self.kv.push("a", array(1, 1))
+        self.assertIn("not allowed in an updater", str(raised.exception))
+        self.kv.set_updater(None)
+        self.kv.push("a", array(3, 4))
+        self.assert_same(self.pulled(self.kv, "a", 2), [3, 4])
+
     def test_an_updater_may_not_use_its_store(self):
         calls = []
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Updaters in Python: how the C library calls them."""
 
+import threading
 from typing import Any, Callable
 
 from ._arrays import user_key, view_of
@@ -8,10 +9,19 @@ from ._library import Updater, lib
 from .errors import Status, remember
 
 
+_here = threading.local()
+
+
+def is_updating() -> bool:
+    """Whether this thread is in an updater."""
+    return getattr(_here, "is_updating", False)
+
+
 def trampoline(fn: Callable[[Any, Any, Any], Any]) -> Any:
     """`fn(key, value, stored)` as a function of the C library. The caller keeps what is returned."""
 
     def call(key: Any, value: Any, stored: Any, _arg: Any) -> int:
+        _here.is_updating = True
         try:
             target = view_of(stored[0], True)
             fn(user_key(key[0]), view_of(value[0], False), target)
@@ -19,5 +29,7 @@ def trampoline(fn: Callable[[Any, Any, Any], Any]) -> Any:
         except BaseException as error:  # pylint: disable=broad-except
             lib.kvs_fail(int(Status.ERR_CALLBACK), b"%s", remember(error).encode())
             return int(Status.ERR_CALLBACK)
+        finally:
+            _here.is_updating = False
 
     return Updater(call)

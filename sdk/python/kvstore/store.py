@@ -24,7 +24,7 @@ from ._aside import SLICE_MS, Aside, call_aside, is_main
 from ._library import Call, Option, Stats, fast, lib
 from ._params import params_of
 from ._row_ids import pack_row_ids
-from ._updaters import trampoline
+from ._updaters import is_updating, trampoline
 from .base import KVStoreBase, registered
 from .errors import (
     KVStoreError,
@@ -503,7 +503,7 @@ class KVStore(KVStoreBase):
 
     def wait_all(self, timeout: Optional[float] = None) -> None:
         """Wait for everything issued on the store, at most `timeout` seconds (None: the store's own deadline), and
-        raise the first error that nobody was told yet."""
+        raise the first error that nobody was told yet. Errors of futures stay with them."""
         flying = list(self._flying.values())
         self._ask(lib.kvs_store_wait_all, -1 if timeout is None else int(timeout * 1000), about="key")
         for flight in flying:  # told by the threads that completed them, which may be a moment behind
@@ -541,7 +541,10 @@ class KVStore(KVStoreBase):
 
     def close(self) -> None:
         """Wait for the store's work, or past its deadline abandon it with an error. Raises the first error that
-        nobody was told yet. The store can't be used afterwards; closing it again does nothing."""
+        nobody was told yet; errors of futures stay with them. The store can't be used afterwards; closing it again
+        does nothing. RuntimeError in an updater."""
+        if is_updating():
+            raise error_of(int(Status.ERR_STATE), "close: not allowed in an updater", self._rank)
         handle = self._give_up_handle()
         if handle is None:
             return
