@@ -1,28 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ar_settings.h"
 
-#include <ctype.h>
-#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
-
-const char *ar_look_up(void *arg, const char *variable)
-{
-    const kvs_config_t *config = arg;
-    char name[64];
-    const char *value;
-    size_t n = 0;
-
-    if (strncmp(variable, "KVSTORE_", 8) != 0) {
-        return getenv(variable);
-    }
-    for (const char *c = variable + 8; *c != '\0' && n < sizeof(name) - 1; c++) {
-        name[n++] = (char)tolower((unsigned char)*c);
-    }
-    name[n] = '\0';
-    value = kvs_plugin_host->option(config, name);
-    return value == NULL ? getenv(variable) : value[0] == '\0' ? NULL : value;
-}
 
 /* Ways to say the same. A process that is told twice must be told the same. */
 static const char *const sizes[] = {"KVSTORE_NUM_WORKERS", "DMLC_NUM_WORKER", "HOROVOD_SIZE",
@@ -37,7 +17,7 @@ static kvs_status_t check_alike(const kvs_config_t *config, const char *const *v
     const char *first = NULL, *first_value = NULL;
 
     for (size_t i = 0; i < N_WAYS; i++) {
-        const char *value = ar_look_up((void *)(uintptr_t)config, variables[i]);
+        const char *value = kvs_net_look_up_option((void *)(uintptr_t)config, variables[i]);
 
         if (value == NULL || value[0] == '\0') {
             continue;
@@ -58,22 +38,13 @@ static kvs_status_t check_alike(const kvs_config_t *config, const char *const *v
 kvs_status_t ar_settings_read(const kvs_config_t *config, kvs_net_settings_t *ret_settings)
 {
     kvs_status_t status =
-        kvs_net_settings_read(ar_look_up, (void *)(uintptr_t)config, ret_settings);
+        kvs_net_settings_read(kvs_net_look_up_option, (void *)(uintptr_t)config, ret_settings);
 
     if (status == KVS_OK && ret_settings->role == KVS_NET_WORKER) {
         status = check_alike(config, sizes, "the number of workers");
         status = status == KVS_OK ? check_alike(config, ranks, "its rank") : status;
     }
     return status;
-}
-
-int64_t ar_option_ms(const kvs_config_t *config, const char *name)
-{
-    const char *text = kvs_plugin_host->option(config, name);
-    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* built in: needs no freeing */
-    double ms = text == NULL ? 0 : strtod_l(text, NULL, c) * 1000;
-
-    return ms > 0 && ms < 1 ? 1 : (int64_t)(ms + 0.5);
 }
 
 int64_t ar_option_int(const kvs_config_t *config, const char *name)

@@ -6,16 +6,11 @@
 
 #include <kvstore/net.h>
 
-/* A kvs_net_lookup_t whose `arg` is a kvs_config_t: the backend's options before the environment;
- * KVSTORE_NUM_WORKERS is num_workers. The core has looked behind them already, for KVSTORE_ names. */
-const char *ar_look_up(void *arg, const char *variable);
-
 /* As kvs_net_settings_read, through the options of `config`. ERR_ARGUMENT also where two variables
  * that are set contradict each other: the text names both. */
 kvs_status_t ar_settings_read(const kvs_config_t *config, kvs_net_settings_t *ret_settings);
 
-/* An option of type "time" in milliseconds; 0: for ever. */
-int64_t ar_option_ms(const kvs_config_t *config, const char *name);
+/* An option of type "int" or "size". */
 int64_t ar_option_int(const kvs_config_t *config, const char *name);
 /* What functions of net.h take for it: negative is for ever. */
 static inline int64_t ar_net_timeout(int64_t timeout_ms)

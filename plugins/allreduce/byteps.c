@@ -47,7 +47,7 @@ static kvs_status_t open_worker(byteps_store_t *store, const kvs_net_settings_t 
 {
     byteps_worker_args_t worker_args = {.type = args->type,
                                         .loaded = args->loaded,
-                                        .timeout_ms = ar_option_ms(args->config, "timeout")};
+                                        .timeout_ms = kvs_option_ms(args->config, "timeout")};
     kvs_status_t status = read_sizes(args->config, &worker_args);
 
     status = status == KVS_OK ? byteps_link_get(settings, &store->link) : status;

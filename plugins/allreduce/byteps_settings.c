@@ -49,7 +49,7 @@ static const char *look_up(void *arg, const char *variable)
                  machine * launched->local_size + launched->local_rank);
         return launched->rank;
     }
-    return ar_look_up(launched->config, variable);
+    return kvs_net_look_up_option(launched->config, variable);
 }
 
 static kvs_status_t read_launched(launched_t *launched)

@@ -28,8 +28,8 @@ static kvs_status_t open_worker(horovod_store_t *store, const kvs_net_settings_t
     hvd_job_t *job;
     kvs_status_t status = hvd_job_get(settings, &options, &job);
 
-    store->store.timeout_ms = ar_option_ms(args->config, "timeout");
-    store->store.warning_ms = ar_option_ms(args->config, "stall_warning");
+    store->store.timeout_ms = kvs_option_ms(args->config, "timeout");
+    store->store.warning_ms = kvs_option_ms(args->config, "stall_warning");
     if (status == KVS_OK) {
         status = hvd_store_open(&store->store, job, args);
     }

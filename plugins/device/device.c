@@ -4,7 +4,6 @@
  * installed: not before such an array comes is it asked for. */
 #include "device_sums.h"
 
-#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,11 +15,9 @@ static int is_set(const kvs_config_t *config, const char *option)
 static kvs_status_t device_open(void *opened, const kvs_open_args_t *args)
 {
     device_store_t *store = opened;
-    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* built in: needs no freeing */
 
     store->bound = strtoll(kvs_plugin_host->option(args->config, "tree_array_bound"), NULL, 10);
-    store->penalty =
-        strtod_l(kvs_plugin_host->option(args->config, "tree_link_usage_penalty"), NULL, c);
+    store->penalty = kvs_option_real(args->config, "tree_link_usage_penalty");
     store->logs = is_set(args->config, "logtree");
     if (!(store->penalty > 0 && store->penalty <= 1)) {
         return kvs_fail(KVS_ERR_ARGUMENT,

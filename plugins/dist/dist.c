@@ -7,8 +7,6 @@
 #include "dist_p3.h"
 #include "dist_role.h"
 
-#include <ctype.h>
-#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,38 +23,10 @@ typedef struct dist_store {
 
 /* ---- Opening and closing ------------------------------------------------------------------------------- */
 
-/* The plugin's options before the environment: KVSTORE_NUM_WORKERS is num_workers. The core has looked
- * behind them already, for KVSTORE_ names. */
-static const char *look_up(void *arg, const char *variable)
-{
-    const kvs_config_t *config = arg;
-    char name[64];
-    const char *value;
-    size_t n = 0;
-
-    if (strncmp(variable, "KVSTORE_", 8) != 0) {
-        return getenv(variable);
-    }
-    for (const char *c = variable + 8; *c != '\0' && n < sizeof(name) - 1; c++) {
-        name[n++] = (char)tolower((unsigned char)*c);
-    }
-    name[n] = '\0';
-    value = kvs_plugin_host->option(config, name);
-    return value == NULL ? getenv(variable) : value[0] == '\0' ? NULL : value;
-}
-
 static bool is_alone(const kvs_net_settings_t *settings)
 {
     return settings->role == KVS_NET_WORKER && settings->n_workers == 1 &&
            (settings->embed & KVS_NET_EMBED_SERVERS) != 0;
-}
-
-static int64_t milliseconds(const char *seconds)
-{
-    /* A decimal point, whatever the program's locale is; "C" is built in and needs no freeing. */
-    double ms = strtod_l(seconds, NULL, newlocale(LC_ALL_MASK, "C", (locale_t)0)) * 1000;
-
-    return ms > 0 && ms < 1 ? 1 : (int64_t)(ms + 0.5);
 }
 
 static kvs_status_t open_worker(dist_store_t *store, const kvs_net_settings_t *settings,
@@ -66,7 +36,7 @@ static kvs_status_t open_worker(dist_store_t *store, const kvs_net_settings_t *s
     dist_worker_args_t worker_args = {
         .type = args->type,
         .loaded = args->loaded,
-        .timeout_ms = milliseconds(kvs_plugin_host->option(config, "timeout")),
+        .timeout_ms = kvs_option_ms(config, "timeout"),
         .cut_elems = strtoll(kvs_plugin_host->option(config, "bigarray_bound"), NULL, 10),
         .slice = store->p3 ? dist_p3_slice(kvs_plugin_host->option(config, "slice_threshold")) : 0};
     kvs_status_t status = dist_link_get(settings, &store->link);
@@ -109,7 +79,8 @@ static kvs_status_t dist_open(void *state, const kvs_open_args_t *args)
                                    &store->nonfinite);
     }
     if (status == KVS_OK) {
-        status = kvs_net_settings_read(look_up, (void *)(uintptr_t)args->config, &settings);
+        status = kvs_net_settings_read(kvs_net_look_up_option, (void *)(uintptr_t)args->config,
+                                       &settings);
     }
     if (status != KVS_OK) {
         return status;

@@ -2,8 +2,6 @@
 /* nccl.c - the backend `nccl`: the kit's device store, whose sums over devices NCCL does. */
 #include "nccl_exchange.h"
 
-#include <locale.h>
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct nccl_store {
@@ -38,14 +36,6 @@ static kvs_status_t nccl_probe(const kvs_config_t *config)
     return status == KVS_OK ? nccl_library_open() : status;
 }
 
-static int64_t milliseconds(const char *seconds)
-{
-    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* built in: needs no freeing */
-    double ms = strtod_l(seconds, NULL, c) * 1000;
-
-    return ms > 0 && ms < 1 ? 1 : (int64_t)(ms + 0.5);
-}
-
 static kvs_status_t nccl_open(void *opened, const kvs_open_args_t *args)
 {
     nccl_store_t *store = opened;
@@ -55,7 +45,7 @@ static kvs_status_t nccl_open(void *opened, const kvs_open_args_t *args)
     if (status == KVS_OK) {
         int any = strcmp(kvs_plugin_host->option(args->config, "single"), "1") == 0;
 
-        store->timeout_ms = milliseconds(kvs_plugin_host->option(args->config, "timeout"));
+        store->timeout_ms = kvs_option_ms(args->config, "timeout");
         store->dev.collective = any ? &over_any : &over_several;
         nccl_exchange_open();
         kvs_log(KVS_LOG_INFO, "nccl", "NCCL %s", nccl_version_text(nccl_library.version, version));

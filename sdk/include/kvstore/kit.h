@@ -109,6 +109,10 @@ kvs_status_t kvs_row_ids_unique(const kvs_tensor_t *row_ids, int64_t n_rows, int
  * Its sums and casts are those above, big ones cut over the host's pool and written past the
  * caches. Buffers from 4 MiB on lie on huge pages where the system has them. */
 const kvs_provider_t *kvs_cpu_provider(void);
+/* Options of create, in a backend's open. Of type "time", in milliseconds, at least 1 unless it is 0; of type
+ * "float". With a decimal point, whatever the program's locale is; 0: there is no such option. */
+int64_t kvs_option_ms(const kvs_config_t *config, const char *name);
+double kvs_option_real(const kvs_config_t *config, const char *name);
 /* The CPU provider for host memory; else the plugin that serves the type, through the host table. */
 kvs_status_t kvs_provider_find(int32_t device_type, const kvs_provider_t **ret_provider);
 

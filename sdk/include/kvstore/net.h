@@ -110,6 +110,10 @@ typedef const char *(*kvs_net_lookup_t)(void *arg, const char *variable);
 kvs_status_t kvs_net_settings_read(kvs_net_lookup_t lookup, void *arg,
                                    kvs_net_settings_t *ret_settings);
 
+/* A kvs_net_lookup_t whose `arg` is a kvs_config_t: the backend's options before the environment;
+ * KVSTORE_NUM_WORKERS is num_workers. The core has looked behind them already, for KVSTORE_ names. */
+const char *kvs_net_look_up_option(void *config, const char *variable);
+
 /* ---- The job: this process's part in it ------------------------------------------------------ */
 
 typedef struct kvs_net_job kvs_net_job_t;
