@@ -532,7 +532,9 @@ kvs_status_t byteps_worker_run(byteps_worker_t *worker, kvs_op_t *op)
 
     use->pub = op;
     use->key = op->groups[0].key->state;
-    use->key->worker = worker;
+    if (use->key->worker == NULL) { /* written once: the I/O thread may still read it for an earlier use */
+        use->key->worker = worker;
+    }
     use->issuing = true;
     status = describe(use, op);
     status = status == KVS_OK ? read_value(use, op) : status;
