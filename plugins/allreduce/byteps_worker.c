@@ -532,7 +532,7 @@ kvs_status_t byteps_worker_run(byteps_worker_t *worker, kvs_op_t *op)
 
     use->pub = op;
     use->key = op->groups[0].key->state;
-    if (use->key->worker == NULL) { /* written once: the I/O thread may still read it for an earlier use */
+    if (use->key->worker == NULL) { /* once: the I/O thread reads it for an earlier use */
         use->key->worker = worker;
     }
     use->issuing = true;
