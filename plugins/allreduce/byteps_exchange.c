@@ -7,15 +7,13 @@
 #include <kvstore/kit.h>
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define TEXT_BYTES 2048
-#define REPORT_NS  INT64_C(30000000000)
-#define WANTED_NS  INT64_C(20000000) /* after so long the others are told that they are waited for */
-#define GRACE_MS   5000              /* an exchange whose blocks still arrive is not over */
+#define REPORT_NS INT64_C(30000000000)
+#define WANTED_NS INT64_C(20000000) /* after so long the others are told that they are waited for */
+#define GRACE_MS  5000              /* an exchange whose blocks still arrive is not over */
 
 /* ---- The table ---------------------------------------------------------------------------------------- */
 
@@ -235,25 +233,6 @@ static void free_if_done(byteps_exchange_t *exchange)
 
 /* ---- Failures ----------------------------------------------------------------------------------------- */
 
-typedef struct text {
-    char bytes[TEXT_BYTES];
-    size_t n;
-} text_t;
-
-static void add(text_t *text, const char *format, ...) KVS_PRINTF(2, 3);
-
-static void add(text_t *text, const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    int n = vsnprintf(text->bytes + text->n, sizeof(text->bytes) - text->n, format, args);
-
-    va_end(args);
-    text->n += n < 0 ? 0 : (size_t)n;
-    text->n = text->n < sizeof(text->bytes) ? text->n : sizeof(text->bytes) - 1;
-}
-
 static void tell_failure(byteps_exchange_t *exchange, int worker)
 {
     byteps_header_t header = {.kind = BYTEPS_FAILED,
@@ -295,13 +274,13 @@ static void fail_exchange(byteps_exchange_t *exchange, kvs_status_t status, cons
 }
 
 /* Of the first block: all have come to the others too, or will be missed there. */
-static void add_workers(text_t *text, const byteps_exchange_t *exchange, bool there)
+static void add_workers(kvs_net_text_t *text, const byteps_exchange_t *exchange, bool there)
 {
     const char *comma = "";
 
     for (int w = 0; w < exchange->depot->n_workers; w++) {
         if ((exchange->blocks->visits[w].came != BYTEPS_ABSENT) == there) {
-            add(text, "%s%s", comma, byteps_depot_label(exchange->depot, w));
+            kvs_net_text_add(text, "%s%s", comma, byteps_depot_label(exchange->depot, w));
             comma = ", ";
         }
     }
@@ -309,13 +288,13 @@ static void add_workers(text_t *text, const byteps_exchange_t *exchange, bool th
 
 static void fail_missing(byteps_exchange_t *exchange)
 {
-    text_t text = {.n = 0};
+    kvs_net_text_t text = {.n = 0};
     uint32_t n = (uint32_t)exchange->depot->n_workers - exchange->blocks->n_came;
 
-    add(&text, "%s: ", BYTEPS_KEY_TEXT(&exchange->header));
+    kvs_net_text_add(&text, "%s: ", BYTEPS_KEY_TEXT(&exchange->header));
     add_workers(&text, exchange, false);
-    add(&text, " %s not come within %.3g s, unlike ", n == 1 ? "has" : "have",
-        (double)exchange->header.timeout_ms / 1000);
+    kvs_net_text_add(&text, " %s not come within %.3g s, unlike ", n == 1 ? "has" : "have",
+                     (double)exchange->header.timeout_ms / 1000);
     add_workers(&text, exchange, true);
     fail_exchange(exchange, KVS_ERR_TIMEOUT, text.bytes);
 }
@@ -323,11 +302,11 @@ static void fail_missing(byteps_exchange_t *exchange)
 static void fail_mismatch(byteps_exchange_t *exchange, const byteps_header_t *other, int worker)
 {
     const byteps_header_t *first = &exchange->header;
-    text_t text = {.n = 0};
+    kvs_net_text_t text = {.n = 0};
 
-    add(&text, "%s: %s has come with a %s, %s with a %s", BYTEPS_KEY_TEXT(first),
-        byteps_depot_label(exchange->depot, exchange->first), BYTEPS_ARRAY_TEXT(first),
-        byteps_depot_label(exchange->depot, worker), BYTEPS_ARRAY_TEXT(other));
+    kvs_net_text_add(&text, "%s: %s has come with a %s, %s with a %s", BYTEPS_KEY_TEXT(first),
+                     byteps_depot_label(exchange->depot, exchange->first), BYTEPS_ARRAY_TEXT(first),
+                     byteps_depot_label(exchange->depot, worker), BYTEPS_ARRAY_TEXT(other));
     fail_exchange(exchange,
                   first->verb != other->verb     ? KVS_ERR_STATE
                   : first->dtype != other->dtype ? KVS_ERR_DTYPE
@@ -344,9 +323,9 @@ static void check_gone(byteps_exchange_t *exchange)
         for (const byteps_pending_t *at = why == NULL ? NULL : exchange->blocks; at != NULL;
              at = at->next) {
             if (at->visits[w].came == BYTEPS_ABSENT && at->n_waiting > 0) {
-                text_t text = {.n = 0};
+                kvs_net_text_t text = {.n = 0};
 
-                add(&text, "%s: %s", BYTEPS_KEY_TEXT(&exchange->header), why);
+                kvs_net_text_add(&text, "%s: %s", BYTEPS_KEY_TEXT(&exchange->header), why);
                 fail_exchange(exchange, KVS_ERR_PEER, text.bytes);
                 break;
             }
@@ -370,10 +349,10 @@ void byteps_exchanges_check_gone(byteps_depot_t *depot)
 void byteps_exchanges_fail(byteps_depot_t *depot, kvs_status_t status, const char *text)
 {
     for (byteps_exchange_t *at = depot->exchanges; at != NULL; at = at->next) {
-        text_t all = {.n = 0};
+        kvs_net_text_t all = {.n = 0};
 
         if (at->status == KVS_OK) {
-            add(&all, "%s: %s", BYTEPS_KEY_TEXT(&at->header), text);
+            kvs_net_text_add(&all, "%s: %s", BYTEPS_KEY_TEXT(&at->header), text);
             fail_exchange(at, status, all.bytes);
         }
     }
@@ -603,7 +582,7 @@ void byteps_exchange_take_drop(byteps_depot_t *depot, const byteps_header_t *hea
 
 static void report(const byteps_exchange_t *exchange)
 {
-    text_t text = {.n = 0};
+    kvs_net_text_t text = {.n = 0};
 
     add_workers(&text, exchange, false);
     kvs_log(KVS_LOG_WARN, "byteps", "%s has waited 30 s for %s", BYTEPS_KEY_TEXT(&exchange->header),

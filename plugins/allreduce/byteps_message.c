@@ -8,8 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FIXED_BYTES 80
-#define MAX_BYTES   INT64_C(0x3fffffffffffffff) /* of an array */
+#define FIXED_BYTES    80
+#define MAX_BYTES      INT64_C(0x3fffffffffffffff) /* of an array */
+#define MAX_TIMEOUT_MS INT64_C(1000000000000)      /* what a store's timeout may be */
 
 /* ---- Bytes ------------------------------------------------------------------------------------------- */
 
@@ -88,7 +89,8 @@ static bool is_sound(const byteps_header_t *header)
     return header->kind >= 1 && header->kind < BYTEPS_N_KINDS && header->dtype < KVS_N_DTYPES &&
            (header->verb == 0 || header->verb == KVS_VERB_PUSHPULL ||
             header->verb == KVS_VERB_BROADCAST) &&
-           header->timeout_ms >= 0 && header->status <= 0 && most > 0;
+           header->timeout_ms >= 0 && header->timeout_ms <= MAX_TIMEOUT_MS && header->status <= 0 &&
+           most > 0;
 }
 
 kvs_status_t byteps_header_decode(const void *data, size_t n_bytes, byteps_header_t *ret_header)

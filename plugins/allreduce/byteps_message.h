@@ -19,7 +19,7 @@
 typedef enum byteps_kind {
     /* between workers */
     BYTEPS_ASK = 1, /* worker 0: where do the parts of this key go? `block`: how many there are */
-    BYTEPS_PLACES,  /* the answer: `id`, and who sums each part, as a body of u32 */
+    BYTEPS_PLACES, /* the answer: `id`, and who sums each part, as a body of u32; or `status` and text */
     /* by a worker, to who sums */
     BYTEPS_BLOCK, /* a block of its array */
     BYTEPS_KEPT,  /* a block's result, given by a server that was lost since */

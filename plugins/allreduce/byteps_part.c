@@ -479,6 +479,33 @@ void byteps_key_ask(byteps_key_t *key, const byteps_use_t *use)
     }
 }
 
+/* Where the asker's key goes, as a body of u32; else why it can't be told. */
+static kvs_status_t find_places(byteps_worker_t *worker, const byteps_header_t *header,
+                                const byteps_place_t **ret_place, uint32_t **ret_body)
+{
+    kvs_status_t status;
+    uint32_t *body;
+
+    if (worker->rank != 0 || header->block != byteps_n_parts(worker, header)) {
+        return kvs_fail(KVS_ERR_FORMAT, "%s: worker %d can't say where its parts go",
+                        BYTEPS_KEY_TEXT(header), worker->rank);
+    }
+    status = look_up(worker, header, header->block, ret_place);
+    if (status != KVS_OK) {
+        return status;
+    }
+    body = malloc((size_t)(*ret_place)->n_parts * sizeof(*body));
+    if (body == NULL) {
+        return kvs_fail(KVS_ERR_NO_MEMORY, "no memory to say where a key of %llu parts goes",
+                        (unsigned long long)(*ret_place)->n_parts);
+    }
+    for (uint64_t i = 0; i < (*ret_place)->n_parts; i++) {
+        body[i] = htole32((*ret_place)->servers[i]);
+    }
+    *ret_body = body;
+    return KVS_OK;
+}
+
 static void answer_ask(byteps_worker_t *worker, const byteps_header_t *header,
                        const kvs_net_message_t *message)
 {
@@ -486,25 +513,20 @@ static void answer_ask(byteps_worker_t *worker, const byteps_header_t *header,
     const byteps_place_t *place = NULL;
     uint8_t bytes[BYTEPS_MAX_HEADER_BYTES];
     kvs_net_send_t net = KVS_NET_SEND_INIT;
-    uint32_t *body;
+    uint32_t *body = NULL;
 
-    if (worker->rank != 0 || header->block != byteps_n_parts(worker, header) ||
-        look_up(worker, header, header->block, &place) != KVS_OK) {
-        return; /* whoever asks waits as long as for anything */
+    answer.status = find_places(worker, header, &place, &body);
+    if (answer.status == KVS_OK) {
+        answer.id = place->id;
+        net.body = body;
+        net.n_body_bytes = (size_t)place->n_parts * sizeof(*body);
+    } else {
+        net.body = kvs_plugin_host->last_error();
+        net.n_body_bytes = strlen(net.body);
     }
-    body = malloc((size_t)place->n_parts * sizeof(*body));
-    if (body == NULL) {
-        return;
-    }
-    for (uint64_t i = 0; i < place->n_parts; i++) {
-        body[i] = htole32(place->servers[i]);
-    }
-    answer.id = place->id;
     byteps_message_of(worker, &answer, bytes, &net);
     net.store = message->store; /* we may not have come as far as to know it */
     net.flags = KVS_NET_URGENT;
-    net.body = body;
-    net.n_body_bytes = (size_t)place->n_parts * sizeof(*body);
     (void)kvs_net_send(worker->node, message->from, &net); /* if it is gone, it needs no answer */
     free(body);
 }
@@ -561,23 +583,35 @@ static uint32_t *read_places(const byteps_worker_t *worker, const kvs_net_messag
     return targets;
 }
 
+static kvs_status_t accept_places(byteps_key_t *key, const byteps_header_t *header,
+                                  const kvs_net_message_t *message)
+{
+    size_t n = message->n_body_bytes / sizeof(uint32_t);
+    uint32_t *targets;
+
+    if (header->status != KVS_OK) {
+        return kvs_fail(header->status, "%s could not place the key: %.*s", message->from->label,
+                        (int)(message->n_body_bytes < 512 ? message->n_body_bytes : 512),
+                        (const char *)message->body);
+    }
+    targets = read_places(key->worker, message, n);
+    if (targets == NULL || header->id == 0) {
+        free(targets);
+        return kvs_fail(KVS_ERR_PEER, "%s sent places that make no sense", message->from->label);
+    }
+    return set_places(key, header->id, n, targets);
+}
+
 static void take_places(byteps_worker_t *worker, const byteps_header_t *header,
                         const kvs_net_message_t *message)
 {
     byteps_key_t *key = message->from->rank == 0 ? take_asking(worker, header->exchange) : NULL;
-    size_t n = message->n_body_bytes / sizeof(uint32_t);
-    uint32_t *targets = key == NULL ? NULL : read_places(worker, message, n);
     kvs_status_t status;
 
     if (key == NULL) {
         return;
     }
-    if (targets == NULL || header->id == 0) {
-        status = kvs_fail(KVS_ERR_PEER, "%s sent places that make no sense", message->from->label);
-        free(targets);
-    } else {
-        status = set_places(key, header->id, n, targets);
-    }
+    status = accept_places(key, header, message);
     if (status == KVS_OK) {
         byteps_key_go_on(key);
     } else if (key->current != NULL) {

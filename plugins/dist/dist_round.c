@@ -6,7 +6,6 @@
 #include "dist_depot.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,33 +90,14 @@ static void shift(dist_entry_t *entry)
 
 /* ---- Failures ----------------------------------------------------------------------------------------- */
 
-typedef struct text {
-    char bytes[TEXT_BYTES];
-    size_t n;
-} text_t;
-
-static void add(text_t *text, const char *format, ...) KVS_PRINTF(2, 3);
-
-static void add(text_t *text, const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    int n = vsnprintf(text->bytes + text->n, sizeof(text->bytes) - text->n, format, args);
-
-    va_end(args);
-    text->n += n < 0 ? 0 : (size_t)n;
-    text->n = text->n < sizeof(text->bytes) ? text->n : sizeof(text->bytes) - 1;
-}
-
 /* "key 7, round 3: "; in an asynchronous store, whose pushes are no rounds of all, "key 7: " */
-static void add_round(text_t *text, const dist_entry_t *entry)
+static void add_round(kvs_net_text_t *text, const dist_entry_t *entry)
 {
-    add(text, "%s", DIST_KEY_TEXT(&entry->record));
+    kvs_net_text_add(text, "%s", DIST_KEY_TEXT(&entry->record));
     if (entry->async == NULL) {
-        add(text, ", round %" PRId64, entry->n_done + 1);
+        kvs_net_text_add(text, ", round %" PRId64, entry->n_done + 1);
     }
-    add(text, ": ");
+    kvs_net_text_add(text, ": ");
 }
 
 /* Whether the current round is also this worker's. */
@@ -156,13 +136,13 @@ static bool has_all(const dist_entry_t *entry, int worker)
 }
 
 /* Names the workers whose push is, or is not, there. */
-static void add_workers(text_t *text, const dist_entry_t *entry, bool there)
+static void add_workers(kvs_net_text_t *text, const dist_entry_t *entry, bool there)
 {
     const char *comma = "";
 
     for (int w = 0; w < entry->depot->n_workers; w++) {
         if (needs(entry, w) && has_all(entry, w) == there) {
-            add(text, "%s%s", comma, dist_depot_worker_label(entry->depot, w));
+            kvs_net_text_add(text, "%s%s", comma, dist_depot_worker_label(entry->depot, w));
             comma = ", ";
         }
     }
@@ -232,10 +212,10 @@ void dist_round_check_gone(dist_entry_t *entry)
         const char *why = dist_depot_why_gone(entry->depot, w);
 
         if (why != NULL && needs(entry, w) && !has_all(entry, w)) {
-            text_t text = {.n = 0};
+            kvs_net_text_t text = {.n = 0};
 
             add_round(&text, entry);
-            add(&text, "%s", why);
+            kvs_net_text_add(&text, "%s", why);
             fail_one(entry, KVS_ERR_PEER, text.bytes);
             w = -1;
         }
@@ -244,29 +224,29 @@ void dist_round_check_gone(dist_entry_t *entry)
 
 static void report(const dist_entry_t *entry)
 {
-    text_t text = {.n = 0};
+    kvs_net_text_t text = {.n = 0};
 
     add_round(&text, entry);
-    add(&text, "has waited 30 s for ");
+    kvs_net_text_add(&text, "has waited 30 s for ");
     add_workers(&text, entry, false);
     kvs_log(KVS_LOG_WARN, "dist", "%s", text.bytes);
 }
 
 static void fail_missing(dist_entry_t *entry)
 {
-    text_t text = {.n = 0};
+    kvs_net_text_t text = {.n = 0};
     size_t n = n_missing(entry);
 
     add_round(&text, entry);
     if (n > 0) {
         add_workers(&text, entry, false);
-        add(&text, " %s not pushed within %.3g s, unlike ", n == 1 ? "has" : "have",
-            (double)entry->rounds[0]->timeout_ms / 1000);
+        kvs_net_text_add(&text, " %s not pushed within %.3g s, unlike ", n == 1 ? "has" : "have",
+                         (double)entry->rounds[0]->timeout_ms / 1000);
         add_workers(&text, entry, true);
-        add(&text, "; a worker without more data calls join");
+        kvs_net_text_add(&text, "; a worker without more data calls join");
     } else {
-        add(&text, "the other servers have not sent their norms within %.3g s",
-            (double)entry->rounds[0]->timeout_ms / 1000);
+        kvs_net_text_add(&text, "the other servers have not sent their norms within %.3g s",
+                         (double)entry->rounds[0]->timeout_ms / 1000);
     }
     dist_round_fail(entry, KVS_ERR_TIMEOUT, text.bytes);
 }
@@ -298,24 +278,26 @@ static bool agree_on_optimizer(dist_entry_t *entry)
 
     for (int w = first + 1; w < entry->depot->n_workers; w++) {
         if (needs(entry, w) && round->pushes[w].optimizer != round->pushes[first].optimizer) {
-            text_t text = {.n = 0};
+            kvs_net_text_t text = {.n = 0};
 
             add_round(&text, entry);
-            add(&text, "%s has called set_optimizer %u times, %s %u times",
-                dist_depot_worker_label(entry->depot, first), round->pushes[first].optimizer,
-                dist_depot_worker_label(entry->depot, w), round->pushes[w].optimizer);
-            add(&text, "; every worker calls it, between the same pushes");
+            kvs_net_text_add(&text, "%s has called set_optimizer %u times, %s %u times",
+                             dist_depot_worker_label(entry->depot, first),
+                             round->pushes[first].optimizer,
+                             dist_depot_worker_label(entry->depot, w), round->pushes[w].optimizer);
+            kvs_net_text_add(&text, "; every worker calls it, between the same pushes");
             dist_round_fail(entry, KVS_ERR_STATE, text.bytes);
             return false;
         }
     }
     if (round->pushes[first].optimizer > entry->depot->n_optimizers) {
-        text_t text = {.n = 0};
+        kvs_net_text_t text = {.n = 0};
 
         add_round(&text, entry);
-        add(&text, "call %u of set_optimizer, which %s names, has not reached server %d",
-            round->pushes[first].optimizer, dist_depot_worker_label(entry->depot, first),
-            entry->depot->rank);
+        kvs_net_text_add(&text,
+                         "call %u of set_optimizer, which %s names, has not reached server %d",
+                         round->pushes[first].optimizer,
+                         dist_depot_worker_label(entry->depot, first), entry->depot->rank);
         dist_round_fail(entry, KVS_ERR_INTERNAL, text.bytes);
         return false;
     }
@@ -331,15 +313,15 @@ static bool agree_on_storage(dist_entry_t *entry)
 
     for (int w = first + 1; w < entry->depot->n_workers; w++) {
         if (needs(entry, w) && round->pushes[w].is_rows != round->pushes[first].is_rows) {
-            text_t text = {.n = 0};
+            kvs_net_text_t text = {.n = 0};
 
             add_round(&text, entry);
-            add(&text, "%s pushes a %s value, %s a %s one",
-                dist_depot_worker_label(entry->depot, first),
-                round->pushes[first].is_rows ? "row-sparse" : "dense",
-                dist_depot_worker_label(entry->depot, w),
-                round->pushes[w].is_rows ? "row-sparse" : "dense");
-            add(&text, "; they don't mix in one round");
+            kvs_net_text_add(&text, "%s pushes a %s value, %s a %s one",
+                             dist_depot_worker_label(entry->depot, first),
+                             round->pushes[first].is_rows ? "row-sparse" : "dense",
+                             dist_depot_worker_label(entry->depot, w),
+                             round->pushes[w].is_rows ? "row-sparse" : "dense");
+            kvs_net_text_add(&text, "; they don't mix in one round");
             dist_round_fail(entry, KVS_ERR_STORAGE, text.bytes);
             return false;
         }
@@ -356,13 +338,13 @@ static bool agree_on_codec(dist_entry_t *entry)
 
     for (int w = first + 1; w < entry->depot->n_workers; w++) {
         if (needs(entry, w) && round->pushes[w].codec != codec) {
-            text_t text = {.n = 0};
+            kvs_net_text_t text = {.n = 0};
 
             add_round(&text, entry);
-            add(&text, "%s has called set_gradient_compression %u times, %s %u times",
-                dist_depot_worker_label(entry->depot, first), codec,
-                dist_depot_worker_label(entry->depot, w), round->pushes[w].codec);
-            add(&text, "; every worker calls it, before its first push of a key");
+            kvs_net_text_add(&text, "%s has called set_gradient_compression %u times, %s %u times",
+                             dist_depot_worker_label(entry->depot, first), codec,
+                             dist_depot_worker_label(entry->depot, w), round->pushes[w].codec);
+            kvs_net_text_add(&text, "; every worker calls it, before its first push of a key");
             dist_round_fail(entry, KVS_ERR_STATE, text.bytes);
             return false;
         }
@@ -373,10 +355,10 @@ static bool agree_on_codec(dist_entry_t *entry)
 
 static void fail_with_last_error(dist_entry_t *entry, kvs_status_t status)
 {
-    text_t text = {.n = 0};
+    kvs_net_text_t text = {.n = 0};
 
     add_round(&text, entry);
-    add(&text, "%s", kvs_plugin_host->last_error());
+    kvs_net_text_add(&text, "%s", kvs_plugin_host->last_error());
     dist_round_fail(entry, status, text.bytes);
 }
 
@@ -391,10 +373,10 @@ static void copy_update(const dist_push_t *push, dist_round_t *round)
 /* Asynchronous pushes never replace: that would be the gradient of one worker alone. */
 static bool need_optimizer(dist_entry_t *entry)
 {
-    text_t text = {.n = 0};
+    kvs_net_text_t text = {.n = 0};
 
     add_round(&text, entry);
-    add(&text, DIST_NEEDS_OPTIMIZER);
+    kvs_net_text_add(&text, DIST_NEEDS_OPTIMIZER);
     dist_round_fail(entry, KVS_ERR_STATE, text.bytes);
     return false;
 }
@@ -691,7 +673,7 @@ void dist_round_end_unchanged(dist_entry_t *entry)
 
 void dist_round_text(const dist_entry_t *entry, const char *text, char *ret_text, size_t n_bytes)
 {
-    text_t whole = {.n = 0};
+    kvs_net_text_t whole = {.n = 0};
 
     add_round(&whole, entry);
     snprintf(ret_text, n_bytes, "%s%s", whole.bytes, text);
@@ -699,11 +681,12 @@ void dist_round_text(const dist_entry_t *entry, const char *text, char *ret_text
 
 static void fail_refused(dist_entry_t *entry)
 {
-    text_t text = {.n = 0};
+    kvs_net_text_t text = {.n = 0};
 
     add_round(&text, entry);
-    add(&text, "%s",
-        entry->rounds[0]->refusal_text == NULL ? "refused" : entry->rounds[0]->refusal_text);
+    kvs_net_text_add(&text, "%s",
+                     entry->rounds[0]->refusal_text == NULL ? "refused"
+                                                            : entry->rounds[0]->refusal_text);
     dist_round_fail(entry, entry->rounds[0]->refusal, text.bytes);
 }
 

@@ -134,7 +134,7 @@ static kvs_status_t check_facts(const net_group_t *group, net_wire_list_t facts,
     return KVS_OK;
 }
 
-static void append_labels(const net_group_t *group, int role, net_text_t *text)
+static void append_labels(const net_group_t *group, int role, kvs_net_text_t *text)
 {
     size_t n = 0;
 
@@ -143,11 +143,11 @@ static void append_labels(const net_group_t *group, int role, net_text_t *text)
             continue;
         }
         if (++n <= NAMED_MAX) {
-            net_text_add(text, "%s%s", n > 1 ? ", " : "", group->members[i]->label);
+            kvs_net_text_add(text, "%s%s", n > 1 ? ", " : "", group->members[i]->label);
         }
     }
     if (n > NAMED_MAX) {
-        net_text_add(text, " and %zu more", n - NAMED_MAX);
+        kvs_net_text_add(text, " and %zu more", n - NAMED_MAX);
     }
 }
 
@@ -158,7 +158,7 @@ static kvs_status_t check_place(const net_group_t *group, const net_hello_t *hel
     const net_member_t *other = hello->rank < 0 ? NULL : find(group, hello->role, hello->rank);
     const char *role = kvs_net_role_name(hello->role);
     size_t wanted = n_wanted(group, hello->role);
-    net_text_t there = {.n = 0};
+    kvs_net_text_t there = {.n = 0};
 
     if (hello->rank >= 0 && (group->n_servers >= 0 || hello->role == KVS_NET_WORKER) &&
         (size_t)hello->rank >= wanted) {
@@ -183,7 +183,7 @@ static kvs_status_t check_place(const net_group_t *group, const net_hello_t *hel
 static kvs_status_t check_open(const net_group_t *group, const net_hello_t *hello,
                                const char *label)
 {
-    net_text_t there = {.n = 0};
+    kvs_net_text_t there = {.n = 0};
 
     if (group->failure != KVS_OK && !group->settled) {
         return kvs_fail(group->failure, "%s",
@@ -312,7 +312,8 @@ static bool all_ranks_given(const net_group_t *group, int role)
     return true;
 }
 
-static void append_missing(const net_group_t *group, int role, size_t n_missing, net_text_t *text)
+static void append_missing(const net_group_t *group, int role, size_t n_missing,
+                           kvs_net_text_t *text)
 {
     const char *name = kvs_net_role_name(role);
     size_t n = 0;
@@ -321,20 +322,20 @@ static void append_missing(const net_group_t *group, int role, size_t n_missing,
         return;
     }
     if (!all_ranks_given(group, role)) {
-        net_text_add(text, ", %zu %s%s", n_missing, name, n_missing == 1 ? "" : "s");
+        kvs_net_text_add(text, ", %zu %s%s", n_missing, name, n_missing == 1 ? "" : "s");
         return;
     }
     for (int rank = 0; n < n_missing; rank++) {
         if (find(group, role, rank) == NULL && ++n <= NAMED_MAX) {
-            net_text_add(text, ", %s %d", name, rank);
+            kvs_net_text_add(text, ", %s %d", name, rank);
         }
     }
     if (n > NAMED_MAX) {
-        net_text_add(text, ", and %zu more", n - NAMED_MAX);
+        kvs_net_text_add(text, ", and %zu more", n - NAMED_MAX);
     }
 }
 
-void net_group_missing(const net_group_t *group, net_text_t *text)
+void net_group_missing(const net_group_t *group, kvs_net_text_t *text)
 {
     size_t workers = net_group_count(group, KVS_NET_WORKER, NET_PRESENT);
     size_t servers = net_group_count(group, KVS_NET_SERVER, NET_PRESENT);
@@ -342,16 +343,17 @@ void net_group_missing(const net_group_t *group, net_text_t *text)
     size_t want_servers = n_wanted(group, KVS_NET_SERVER);
     size_t no_workers = want_workers - (workers < want_workers ? workers : want_workers);
     size_t no_servers = want_servers - (servers < want_servers ? servers : want_servers);
-    net_text_t names = {.n = 0};
+    kvs_net_text_t names = {.n = 0};
 
     append_missing(group, KVS_NET_WORKER, no_workers, &names);
     append_missing(group, KVS_NET_SERVER, no_servers, &names);
-    net_text_add(text, "%zu of %zu worker%s", workers, want_workers, want_workers == 1 ? "" : "s");
+    kvs_net_text_add(text, "%zu of %zu worker%s", workers, want_workers,
+                     want_workers == 1 ? "" : "s");
     if (want_servers > 0) {
-        net_text_add(text, ", %zu of %zu server%s", servers, want_servers,
-                     want_servers == 1 ? "" : "s");
+        kvs_net_text_add(text, ", %zu of %zu server%s", servers, want_servers,
+                         want_servers == 1 ? "" : "s");
     }
-    net_text_add(text, " present; missing: %s", names.n < 2 ? "nobody" : names.bytes + 2);
+    kvs_net_text_add(text, " present; missing: %s", names.n < 2 ? "nobody" : names.bytes + 2);
 }
 
 /* ---- Settling -------------------------------------------------------------------------------- */

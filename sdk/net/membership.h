@@ -65,7 +65,7 @@ bool net_group_is_complete(const net_group_t *group);
 kvs_status_t net_group_settle(net_group_t *group);
 
 /* "2 of 4 workers, 1 of 2 servers present; missing: worker 3, server 1". */
-void net_group_missing(const net_group_t *group, net_text_t *text);
+void net_group_missing(const net_group_t *group, kvs_net_text_t *text);
 size_t net_group_count(const net_group_t *group, int role, net_state_t state);
 /* Can it go on without this server? */
 bool net_group_spares(const net_group_t *group, const net_member_t *server);

@@ -260,7 +260,7 @@ static void take_from_scheduler(kvs_net_node_t *node, const net_wire_t *wire)
 
 static void take_control(kvs_net_node_t *node, const void *bytes, size_t n)
 {
-    net_text_t text = {.n = 0};
+    kvs_net_text_t text = {.n = 0};
     net_wire_t wire;
     bool deliver = false;
     kvs_status_t status = net_wire_decode(bytes, n, &wire);
@@ -269,8 +269,8 @@ static void take_control(kvs_net_node_t *node, const void *bytes, size_t n)
         status = net_channel_receive(&node->channel, &wire, &deliver);
     }
     if (status != KVS_OK) {
-        net_text_add(&text, "what listens at %s is no scheduler of ours: %s",
-                     node->job->scheduler_address, net_last_error());
+        kvs_net_text_add(&text, "what listens at %s is no scheduler of ours: %s",
+                         node->job->scheduler_address, net_last_error());
         net_node_end(node, KVS_ERR_PEER, text.bytes);
         return;
     }
@@ -491,10 +491,10 @@ int64_t net_node_send_acks(kvs_net_node_t *node, bool all)
 
 void net_node_shut_out(kvs_net_node_t *node, net_lane_t *lane)
 {
-    net_text_t text = {.n = 0};
+    kvs_net_text_t text = {.n = 0};
 
-    net_text_add(&text, "%s has shut out %s, as it sent nonsense: %s",
-                 node->peers[node->self].label, lane->peer->label, net_last_error());
+    kvs_net_text_add(&text, "%s has shut out %s, as it sent nonsense: %s",
+                     node->peers[node->self].label, lane->peer->label, net_last_error());
     lane->shut = true;
     net_lane_post_close(lane, text.bytes);
     net_node_suspect(node, lane->peer, text.bytes, CLOSE_LINGER_MS);

@@ -345,7 +345,7 @@ static int64_t rendezvous_end(const kvs_net_node_t *node)
 
 static void check_rendezvous(kvs_net_node_t *node, int64_t now)
 {
-    net_text_t text = {.n = 0};
+    kvs_net_text_t text = {.n = 0};
     char seconds[32];
 
     if (now < rendezvous_end(node)) {
@@ -353,13 +353,13 @@ static void check_rendezvous(kvs_net_node_t *node, int64_t now)
     }
     net_seconds(seconds, node->job->settings.rendezvous_ms);
     if (node->heard) {
-        net_text_add(&text, "job '%s': after %s only %s", node->job->settings.job_id, seconds,
-                     node->presence);
+        kvs_net_text_add(&text, "job '%s': after %s only %s", node->job->settings.job_id, seconds,
+                         node->presence);
     } else {
-        net_text_add(&text,
-                     "job '%s': what listens at %s accepts connections, but for %s has not "
-                     "answered as a scheduler does",
-                     node->job->settings.job_id, node->job->scheduler_address, seconds);
+        kvs_net_text_add(&text,
+                         "job '%s': what listens at %s accepts connections, but for %s has not "
+                         "answered as a scheduler does",
+                         node->job->settings.job_id, node->job->scheduler_address, seconds);
     }
     net_node_end(node, KVS_ERR_TIMEOUT, text.bytes);
 }
@@ -367,15 +367,15 @@ static void check_rendezvous(kvs_net_node_t *node, int64_t now)
 static void check_scheduler(kvs_net_node_t *node, int64_t now)
 {
     int64_t dead_after = node->job->settings.dead_after_ms;
-    net_text_t text = {.n = 0};
+    kvs_net_text_t text = {.n = 0};
     char seconds[32];
 
     if (!node->heard || !net_is_silent(node->channel.heard, now, dead_after * NET_MS)) {
         return;
     }
-    net_text_add(&text,
-                 "the scheduler at %s died, or cannot be reached: nothing was heard of it for %s",
-                 node->job->scheduler_address, net_seconds(seconds, dead_after));
+    kvs_net_text_add(
+        &text, "the scheduler at %s died, or cannot be reached: nothing was heard of it for %s",
+        node->job->scheduler_address, net_seconds(seconds, dead_after));
     node->is_orphan = true;
     net_node_end(node, KVS_ERR_PEER, text.bytes);
 }
@@ -387,18 +387,19 @@ static void check_lanes(kvs_net_node_t *node, int64_t now, int64_t late)
     for (uint32_t i = 0; i < node->n_peers; i++) {
         for (int lane = 0; lane < node->job->settings.n_lanes; lane++) {
             net_peer_t *peer = &node->peers[i];
-            net_text_t text = {.n = 0};
+            kvs_net_text_t text = {.n = 0};
             char seconds[32];
 
             net_inlink_forget(&peer->lanes[lane].in); /* a request to resend may be lost */
             if (!net_lane_look(&peer->lanes[lane], now, late, dead_after * NET_MS) || peer->gone) {
                 continue;
             }
-            net_text_add(&text,
-                         "%s has received nothing from %s for %s, though the scheduler still hears "
-                         "it: is the way from %s to %s open?",
-                         peer->label, node->peers[node->self].label,
-                         net_seconds(seconds, dead_after), node->address, peer->address);
+            kvs_net_text_add(
+                &text,
+                "%s has received nothing from %s for %s, though the scheduler still hears "
+                "it: is the way from %s to %s open?",
+                peer->label, node->peers[node->self].label, net_seconds(seconds, dead_after),
+                node->address, peer->address);
             net_node_suspect(node, peer, text.bytes, 0);
         }
     }
@@ -483,9 +484,9 @@ static void begin_leaving(kvs_net_node_t *node, leaving_t *leaving)
 
 static void note_unreceived(kvs_net_node_t *node, const net_peer_t *peer)
 {
-    net_text_t text = {.n = 0};
+    kvs_net_text_t text = {.n = 0};
 
-    net_text_add(&text, "closed before %s had received everything", peer->label);
+    kvs_net_text_add(&text, "closed before %s had received everything", peer->label);
     node->close_status = KVS_ERR_TIMEOUT;
     node->close_text = strdup(text.bytes);
 }

@@ -110,7 +110,7 @@ static void refuse(net_scheduler_t *s, const net_route_t *route, kvs_status_t st
 
 static void post_status(net_member_t *member)
 {
-    net_text_t text = {.n = 0};
+    kvs_net_text_t text = {.n = 0};
     net_wire_t wire;
 
     net_group_missing(member->group, &text);
@@ -189,10 +189,10 @@ static void set_over(net_scheduler_t *s, bool over, bool running, kvs_status_t r
 static void nobody_came(net_scheduler_t *s)
 {
     net_group_t *none = net_group_new("", s->settings.n_workers, s->settings.n_servers, "");
-    net_text_t text = {.n = 0};
+    kvs_net_text_t text = {.n = 0};
     char seconds[32];
 
-    net_text_add(&text, "after %s only ", net_seconds(seconds, s->settings.rendezvous_ms));
+    kvs_net_text_add(&text, "after %s only ", net_seconds(seconds, s->settings.rendezvous_ms));
     if (none != NULL) {
         net_group_missing(none, &text);
     }
@@ -386,14 +386,14 @@ static void take_foreign(net_scheduler_t *s, const net_route_t *route, const net
 {
     const net_hello_t *hello = &wire->as.hello;
     char label[NET_LABEL_MAX];
-    net_text_t text = {.n = 0};
+    kvs_net_text_t text = {.n = 0};
 
     if (wire->type != NET_HELLO) {
         return;
     }
     net_label(label, hello->role, hello->rank, hello->host, hello->pid);
-    net_text_add(&text, "protocol version differs: %s speaks %u, %s %d", label,
-                 (unsigned)wire->version, s->label, NET_WIRE_VERSION);
+    kvs_net_text_add(&text, "protocol version differs: %s speaks %u, %s %d", label,
+                     (unsigned)wire->version, s->label, NET_WIRE_VERSION);
     kvs_log(KVS_LOG_WARN, "net", "refused: %s", text.bytes);
     refuse(s, route, KVS_ERR_PEER, text.bytes);
     for (net_group_t *group = s->groups; group != NULL; group = group->next) {
@@ -430,7 +430,7 @@ static void gone(net_scheduler_t *s, net_member_t *member, net_state_t state, kv
 static void take_leave(net_scheduler_t *s, net_member_t *member)
 {
     net_wire_t wire = {.type = NET_BYE};
-    net_text_t text = {.n = 0};
+    kvs_net_text_t text = {.n = 0};
 
     kvs_log(KVS_LOG_DEBUG, "net", "%s leaves", member->label);
     net_channel_post(&member->channel, &wire, NULL);
@@ -438,7 +438,7 @@ static void take_leave(net_scheduler_t *s, net_member_t *member)
         drop_unsettled(s, member);
         return;
     }
-    net_text_add(&text, "%s has left the job", member->label);
+    kvs_net_text_add(&text, "%s has left the job", member->label);
     gone(s, member, NET_GONE_LEFT, KVS_ERR_PEER, text.bytes);
 }
 
@@ -540,7 +540,7 @@ static kvs_status_t take_from(net_scheduler_t *s, net_member_t *member, const ne
 /* A frame that can't be: its sender is closed, and nobody else is harmed. */
 static void malformed(net_scheduler_t *s, const net_route_t *route, net_member_t *member)
 {
-    net_text_t text = {.n = 0};
+    kvs_net_text_t text = {.n = 0};
 
     if (member == NULL) {
         kvs_log(KVS_LOG_WARN, "net", "a stranger at %s is passed over: %s", s->address,
@@ -548,7 +548,8 @@ static void malformed(net_scheduler_t *s, const net_route_t *route, net_member_t
         refuse(s, route, KVS_ERR_FORMAT, net_last_error());
         return;
     }
-    net_text_add(&text, "%s is shut out, as it sent nonsense: %s", member->label, net_last_error());
+    kvs_net_text_add(&text, "%s is shut out, as it sent nonsense: %s", member->label,
+                     net_last_error());
     bury(s, member, text.bytes);
 }
 
@@ -626,11 +627,11 @@ static void look_for_silent(net_scheduler_t *s, net_group_t *group, int64_t now,
         member->channel.heard += late;
         if (member->state == NET_PRESENT &&
             net_is_silent(member->channel.heard, now, s->settings.dead_after_ms * NET_MS)) {
-            net_text_t text = {.n = 0};
+            kvs_net_text_t text = {.n = 0};
             char seconds[32];
 
-            net_text_add(&text, "%s died, or cannot be reached: nothing was heard of it for %s",
-                         member->label, net_seconds(seconds, s->settings.dead_after_ms));
+            kvs_net_text_add(&text, "%s died, or cannot be reached: nothing was heard of it for %s",
+                             member->label, net_seconds(seconds, s->settings.dead_after_ms));
             bury(s, member, text.bytes);
         }
     }
@@ -638,10 +639,10 @@ static void look_for_silent(net_scheduler_t *s, net_group_t *group, int64_t now,
 
 static void fail_late(net_scheduler_t *s, net_group_t *group)
 {
-    net_text_t text = {.n = 0};
+    kvs_net_text_t text = {.n = 0};
     char seconds[32];
 
-    net_text_add(&text, "after %s only ", net_seconds(seconds, s->settings.rendezvous_ms));
+    kvs_net_text_add(&text, "after %s only ", net_seconds(seconds, s->settings.rendezvous_ms));
     net_group_missing(group, &text);
     fail_group(s, group, KVS_ERR_TIMEOUT, text.bytes);
 }
@@ -687,10 +688,10 @@ static void receive(net_scheduler_t *s)
 
 static void say_goodbye(net_scheduler_t *s)
 {
-    net_text_t text = {.n = 0};
+    kvs_net_text_t text = {.n = 0};
     net_wire_t wire;
 
-    net_text_add(&text, "%s has ended", s->label);
+    kvs_net_text_add(&text, "%s has ended", s->label);
     wire = notice(NET_END, 0, KVS_ERR_PEER, text.bytes);
     for (net_group_t *group = s->groups; group != NULL; group = group->next) {
         if (!group->ended) {

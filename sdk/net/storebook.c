@@ -210,45 +210,46 @@ static void succeed(net_storebook_t *book, meeting_t *meeting)
     forget(book, meeting);
 }
 
-static void append_missing(const net_storebook_t *book, const bool *came, net_text_t *text)
+static void append_missing(const net_storebook_t *book, const bool *came, kvs_net_text_t *text)
 {
     size_t n = 0;
 
     for (size_t rank = 0; rank < n_workers(book); rank++) {
         if (!came[rank] && worker(book, rank)->state == NET_PRESENT && ++n <= NAMED_MAX) {
-            net_text_add(text, "%s%s", n == 1 ? "" : ", ", worker(book, rank)->label);
+            kvs_net_text_add(text, "%s%s", n == 1 ? "" : ", ", worker(book, rank)->label);
         }
     }
     if (n > NAMED_MAX) {
-        net_text_add(text, " and %zu more", n - NAMED_MAX);
+        kvs_net_text_add(text, " and %zu more", n - NAMED_MAX);
     }
 }
 
-static void describe(net_storebook_t *book, const meeting_t *meeting, net_text_t *text)
+static void describe(net_storebook_t *book, const meeting_t *meeting, kvs_net_text_t *text)
 {
     const stored_t *store = find_store(book, meeting->store);
     const char *type = store == NULL ? "" : store->type;
 
     if (meeting->purpose == TO_OPEN) {
-        net_text_add(text, "store %u (%s) is not open", meeting->store, type);
+        kvs_net_text_add(text, "store %u (%s) is not open", meeting->store, type);
     } else {
-        net_text_add(text, "barrier %u of store %u (%s)", meeting->number, meeting->store, type);
+        kvs_net_text_add(text, "barrier %u of store %u (%s)", meeting->number, meeting->store,
+                         type);
     }
 }
 
 static void fail_overdue(net_storebook_t *book, meeting_t *meeting)
 {
-    net_text_t text = {.n = 0};
+    kvs_net_text_t text = {.n = 0};
     char seconds[32];
 
     describe(book, meeting, &text);
-    net_text_add(&text, ": %zu of %zu workers came within %s", meeting->n_came, n_workers(book),
-                 net_seconds(seconds, (meeting->deadline - meeting->begun) / NET_MS));
+    kvs_net_text_add(&text, ": %zu of %zu workers came within %s", meeting->n_came, n_workers(book),
+                     net_seconds(seconds, (meeting->deadline - meeting->begun) / NET_MS));
     if (meeting->n_came < n_workers(book)) {
-        net_text_add(&text, "; missing: ");
+        kvs_net_text_add(&text, "; missing: ");
         append_missing(book, meeting->came, &text);
     } else {
-        net_text_add(&text, ", but not all servers have answered");
+        kvs_net_text_add(&text, ", but not all servers have answered");
     }
     fail_meeting(book, meeting, KVS_ERR_TIMEOUT, text.bytes);
 }
@@ -256,10 +257,10 @@ static void fail_overdue(net_storebook_t *book, meeting_t *meeting)
 static void fail_because(net_storebook_t *book, meeting_t *meeting, const net_member_t *member,
                          const char *what)
 {
-    net_text_t text = {.n = 0};
+    kvs_net_text_t text = {.n = 0};
 
     describe(book, meeting, &text);
-    net_text_add(&text, ": %s %s", member->label, what);
+    kvs_net_text_add(&text, ": %s %s", member->label, what);
     fail_meeting(book, meeting, KVS_ERR_PEER, text.bytes);
 }
 
@@ -613,9 +614,9 @@ static int64_t tick_close(net_storebook_t *book, stored_t *store, int64_t now)
 
     for (size_t rank = 0; rank < n_workers(book); rank++) {
         if (store->waits[rank] != 0 && store->waits[rank] <= now) {
-            net_text_t text = {.n = 0};
+            kvs_net_text_t text = {.n = 0};
 
-            net_text_add(&text, "store %u (%s) is still open in: ", store->number, store->type);
+            kvs_net_text_add(&text, "store %u (%s) is still open in: ", store->number, store->type);
             append_missing(book, store->closed, &text);
             answer_close(book, store, rank, KVS_ERR_TIMEOUT, text.bytes);
         } else if (store->waits[rank] != 0) {

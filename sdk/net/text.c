@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void net_text_add(net_text_t *text, const char *format, ...)
+void kvs_net_text_add(kvs_net_text_t *text, const char *format, ...)
 {
     va_list args;
     int n;

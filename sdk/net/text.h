@@ -1,19 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* text.h - texts that are built from parts and owned, and copies of fact lists. */
+/* text.h - what texts are built from, and copies of fact lists. */
 #ifndef NET_TEXT_H
 #define NET_TEXT_H
 
 #include "wire.h"
 
 #define NET_LABEL_MAX 320 /* "worker 3 (host NAME, pid 71)" */
-
-/* A text that is appended to and cut, with "…", when it is full. */
-typedef struct net_text {
-    char bytes[2048];
-    size_t n;
-} net_text_t;
-
-void net_text_add(net_text_t *text, const char *format, ...) KVS_PRINTF(2, 3);
 
 /* What the function that failed on this thread said. */
 #define net_last_error() (kvs_plugin_host->last_error())

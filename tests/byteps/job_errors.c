@@ -107,6 +107,25 @@ static void a_key_of_one_rank_ends_at_the_deadline(void)
     job_close(&job);
 }
 
+/* An array that nobody has: it is not touched before its parts have places, for which there is no memory. */
+static void a_key_that_worker_0_cannot_place_fails_at_once(void)
+{
+    const int64_t n = INT64_C(1) << 56;
+    job_t job = job_open_as("byteps", NULL, 0);
+    float value[1] = {1};
+    kvs_tensor_t tensor = kt_tensor(value, KVS_DTYPE_float32, &n, 1);
+    kvs_arrays_t values = kvs_arrays(&tensor, 1);
+    kvs_key_t key = kvs_key_str("huge");
+
+    if (job.rank == 1) {
+        KT_FAIL(kvs_store_pushpull(job.store, &key, 1, &values, NULL, NULL), KVS_ERR_NO_MEMORY,
+                "pushpull: worker 0 (host ");
+        KT_HAS(kvs_last_error(), "could not place the key: no memory");
+    }
+    want_works(&job, kvs_key_str("small"));
+    job_close(&job);
+}
+
 static void a_worker_that_closes_is_named(void)
 {
     job_t job = job_open_as("byteps", NULL, 0);
@@ -139,6 +158,7 @@ static const kt_test_t tests[] = {
     KT_TEST(a_verb_that_differs_is_told_to_both),
     KT_TEST(parts_that_differ_are_told_to_both),
     KT_TEST(a_key_of_one_rank_ends_at_the_deadline),
+    KT_TEST(a_key_that_worker_0_cannot_place_fails_at_once),
     KT_TEST(a_worker_that_closes_is_named),
     KT_TEST(cpu_arrays_are_refused_without_the_switch),
 };

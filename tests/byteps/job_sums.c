@@ -244,6 +244,23 @@ static void two_stores_share_no_keys(void)
     job_close(&one);
 }
 
+/* See launched.sh. */
+static void the_launcher_s_variables_are_enough(void)
+{
+    const char *machine = getenv("DMLC_WORKER_ID"), *local = getenv("BYTEPS_LOCAL_RANK");
+    job_t job = job_open_as("byteps", NULL, 0);
+    many_t many = many_new(8, 200000); /* of three parts each */
+
+    KT_TRUE(machine != NULL && local != NULL);
+    KT_INT(job.n_workers, 4);
+    KT_INT(job.rank, 2 * atoi(machine) + atoi(local));
+    for (size_t i = 0; i < many.n; i++) {
+        many_begin(&job, &many, i, kvs_key_int((int64_t)i), 0);
+    }
+    many_finish(&job, &many);
+    job_close(&job);
+}
+
 static void seventy_thousand_keys(void)
 {
     job_t job = job_open_as("byteps", NULL, 0);
@@ -281,13 +298,10 @@ static void more_than_four_gib(void)
 }
 
 static const kt_test_t tests[] = {
-    KT_TEST(sums_have_the_bits_of_local),
-    KT_TEST(keys_go_in_any_order),
-    KT_TEST(a_key_is_used_again_and_again),
-    KT_TEST(broadcasts_are_real),
-    KT_TEST(two_stores_share_no_keys),
-    KT_TEST(seventy_thousand_keys),
-    KT_TEST(more_than_four_gib),
+    KT_TEST(sums_have_the_bits_of_local),   KT_TEST(keys_go_in_any_order),
+    KT_TEST(a_key_is_used_again_and_again), KT_TEST(broadcasts_are_real),
+    KT_TEST(two_stores_share_no_keys),      KT_TEST(the_launcher_s_variables_are_enough),
+    KT_TEST(seventy_thousand_keys),         KT_TEST(more_than_four_gib),
 };
 
 KT_MAIN("job_sums", tests)

@@ -66,6 +66,9 @@ static void what_no_honest_peer_sends_is_refused(void)
     size_t n = byteps_header_encode(&good, bytes);
 
     KT_OK(byteps_header_decode(bytes, n, &got));
+    bad = good, bad.timeout_ms = INT64_C(1000000000000);
+    n = byteps_header_encode(&bad, bytes);
+    KT_OK(byteps_header_decode(bytes, n, &got));
     KT_FAIL(byteps_header_decode(bytes, n - 1, &got), KVS_ERR_FORMAT, "79 bytes");
     KT_FAIL(byteps_header_decode(bytes, n + 1, &got), KVS_ERR_FORMAT, "81 bytes, not 80");
     bad = good, bad.kind = BYTEPS_N_KINDS;
@@ -75,6 +78,10 @@ static void what_no_honest_peer_sends_is_refused(void)
     bad = good, bad.verb = KVS_VERB_INIT;
     want_refused(&bad);
     bad = good, bad.status = 1;
+    want_refused(&bad);
+    bad = good, bad.timeout_ms = -1;
+    want_refused(&bad);
+    bad = good, bad.timeout_ms = INT64_C(1000000000001); /* 1e9 s are the most that a store takes */
     want_refused(&bad);
     bad = good, bad.ndim = 1, bad.shape[0] = -1;
     want_refused(&bad);

@@ -68,7 +68,7 @@ static net_group_t *group_of(int n_workers, int n_servers)
 
 static void check_missing(const net_group_t *group, const char *want)
 {
-    net_text_t text = {.n = 0};
+    kvs_net_text_t text = {.n = 0};
 
     net_group_missing(group, &text);
     KT_STR(text.bytes, want);
@@ -160,7 +160,7 @@ static void who_is_missing_is_named(void)
 static void many_missing_ones_are_counted(void)
 {
     net_group_t *group = group_of(100, 0);
-    net_text_t text = {.n = 0};
+    kvs_net_text_t text = {.n = 0};
 
     net_group_missing(group, &text);
     KT_HAS(text.bytes, "worker 15, and 84 more");

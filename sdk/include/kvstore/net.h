@@ -32,6 +32,14 @@ enum { KVS_NET_WORKER = 1, KVS_NET_SERVER = 2, KVS_NET_SCHEDULER = 4 }; /* roles
 /* "worker", "server", "scheduler". */
 const char *kvs_net_role_name(int role);
 
+/* A text that is appended to and cut, with "…", when it is full. For what names several processes. */
+typedef struct kvs_net_text {
+    char bytes[2048];
+    size_t n;
+} kvs_net_text_t;
+
+void kvs_net_text_add(kvs_net_text_t *text, const char *format, ...) KVS_PRINTF(2, 3);
+
 /* ---- Settings: who am I ---------------------------------------------------------------------- */
 
 enum {
