@@ -171,7 +171,8 @@ kvs_status_t hvd_job_check(hvd_job_t *job)
 
 /* ---- Tickets ----------------------------------------------------------------------------------- */
 
-static kvs_status_t take_seat(hvd_job_t *job, hvd_pending_t *pending)
+/* From then on the job's thread may end it. */
+static kvs_status_t take_seat(hvd_job_t *job, hvd_pending_t *pending, uint64_t *ret_ticket)
 {
     kvs_status_t status = KVS_OK;
 
@@ -198,7 +199,7 @@ static kvs_status_t take_seat(hvd_job_t *job, hvd_pending_t *pending)
 
         job->first_free = job->seats[i].next_free;
         job->seats[i].pending = pending;
-        pending->ticket = (uint64_t)job->seats[i].n_used << 32 | i;
+        pending->ticket = *ret_ticket = (uint64_t)job->seats[i].n_used << 32 | i;
         pending->asked_ms = hvd_now_ms();
         pending->asked_us = hvd_timeline_now();
     }
@@ -394,12 +395,11 @@ static void start_ticking(void *arg)
 kvs_status_t hvd_job_ask(hvd_job_t *job, hvd_pending_t *pending, hvd_ask_t *ask)
 {
     hvd_bytes_t bytes = {0};
-    kvs_status_t status = take_seat(job, pending);
+    kvs_status_t status = take_seat(job, pending, &ask->ticket);
 
     if (status != KVS_OK) {
         return status;
     }
-    ask->ticket = pending->ticket;
     if (job->rank == 0) {
         pthread_mutex_lock(&job->table_lock);
         hvd_table_ask(job->table, 0, ask, hvd_now_ms());
@@ -690,7 +690,7 @@ static void free_job(hvd_job_t *job)
 
 /* At the end of the process. Stores that are still open may be in use by other threads: then nothing
  * is taken from under them, and the others see this process go. */
-static void leave(void)
+static void leave_locked(void)
 {
     hvd_job_t *job = the_job;
     bool in_use, is_over;
@@ -717,6 +717,14 @@ static void leave(void)
     (void)kvs_net_node_close(job->node, is_over ? 0 : GOODBYE_MS);
     (void)kvs_net_job_close(job->net, is_over ? 0 : GOODBYE_MS);
     free_job(job);
+}
+
+static void leave(void)
+{
+    if (pthread_mutex_trylock(&job_lock) == 0) { /* else another thread is just joining */
+        leave_locked();
+        pthread_mutex_unlock(&job_lock);
+    }
 }
 
 static void leave_at_exit(void)

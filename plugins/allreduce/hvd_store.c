@@ -114,8 +114,10 @@ static hvd_key_t *key_of(hvd_store_t *store, const kvs_group_t *group)
 /* How many exchanges of the key have been asked for, as all workers count them. */
 static uint64_t count_of(const hvd_store_t *store, hvd_key_t *key)
 {
-    if (key->epoch != store->epoch) {
-        key->epoch = store->epoch;
+    uint32_t epoch = atomic_load_explicit(&store->epoch, memory_order_relaxed);
+
+    if (key->epoch != epoch) {
+        key->epoch = epoch;
         key->n_exchanges = 0;
     }
     return (uint64_t)key->epoch << 40 | key->n_exchanges;
@@ -585,7 +587,7 @@ kvs_status_t hvd_store_join(hvd_store_t *store, int *ret_last_rank)
     if (status != KVS_OK) {
         return kvs_fail_context(status, "join");
     }
-    store->epoch++;
+    atomic_fetch_add_explicit(&store->epoch, 1, memory_order_relaxed);
     *ret_last_rank = waiter.last_rank;
     return KVS_OK;
 }

@@ -21,9 +21,12 @@ typedef struct hvd_store {
     int64_t timeout_ms, warning_ms;
     atomic_size_t n_pending; /* operations; relaxed: only of this process's own calls */
     atomic_bool cancelled;
-    uint32_t epoch;         /* how often all have joined: counts of keys begin anew */
-    hvd_keys_t keys;        /* of the thread that issues operations */
-    pthread_mutex_t lock;   /* guards the keys' queues and counts, and */
+    _Atomic uint32_t
+        epoch;       /* how often all have joined: counts of keys begin anew. Relaxed: what another
+                             * thread asks for during a join has no order with it */
+    hvd_keys_t keys; /* of the thread that issues operations */
+    pthread_mutex_t
+        lock; /* guards the keys' queues and, while operations are pending, counts; and */
     hvd_keys_t gather_keys; /* those of allgather, which are others */
 } hvd_store_t;
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dist_request.c - requests: their messages, sent as fast as each server takes them, and their answers.
  *
- * A request has ended when it was answered or has failed, and when nothing reads its elements any more.
+ * A request has ended when it was answered or has failed, and when nothing reads its elements any more,
+ * nor writes what was pulled.
  * One that failed early still sends what is left of its elements: servers count on whole arrays. */
 #include "dist_worker.h"
 
@@ -687,12 +688,32 @@ static void take_done(dist_request_t *request, const dist_header_t *header,
     }
 }
 
-/* Writing takes long, so it is done without the lock: only this thread ends requests. */
+/* Writing takes long, so it is done without the lock. A sender on another thread may fail the request
+ * meanwhile, but its group does not end before the request is let go. */
+static void write_without_lock(dist_request_t *request,
+                               void (*write)(const dist_group_t *group, int64_t first, int64_t n,
+                                             const void *data),
+                               int64_t first, const dist_header_t *header, const void *data)
+{
+    dist_worker_t *worker = request->worker;
+
+    request->n_held++;
+    pthread_mutex_unlock(&worker->lock);
+    write(request->group, first + header->first, header->n, data);
+    pthread_mutex_lock(&worker->lock);
+    request->n_held--;
+    request->n_got += header->n;
+    if (request->n_got == request->n && !request->ended) {
+        end(request);
+    } else {
+        look_at(request);
+    }
+}
+
 static void take_part(dist_request_t *request, const dist_header_t *header,
                       const kvs_net_message_t *message)
 {
-    dist_worker_t *worker = request->worker;
-    dist_group_t *group = request->group;
+    const dist_group_t *group = request->group;
     bool pulls = request->kind == DIST_PUSHPULL || request->kind == DIST_PULL;
 
     if (!pulls || header->first != request->n_got || header->n > request->n - request->n_got ||
@@ -701,22 +722,14 @@ static void take_part(dist_request_t *request, const dist_header_t *header,
         fail_answer(request, message);
         return;
     }
-    pthread_mutex_unlock(&worker->lock);
-    dist_group_write(group, request->first + header->first, header->n, message->body);
-    pthread_mutex_lock(&worker->lock);
-    request->n_got += header->n;
-    request->active_ns = dist_now_ns();
-    if (request->n_got == request->n) {
-        end(request);
-    }
+    write_without_lock(request, dist_group_write, request->first, header, message->body);
 }
 
 /* The same of rows asked for. */
 static void take_rows(dist_request_t *request, const dist_header_t *header,
                       const kvs_net_message_t *message)
 {
-    dist_worker_t *worker = request->worker;
-    dist_group_t *group = request->group;
+    const dist_group_t *group = request->group;
 
     if (request->kind != DIST_PULL_ROWS || header->first != request->n_got ||
         header->n > request->n_sent - request->n_got ||
@@ -725,14 +738,7 @@ static void take_rows(dist_request_t *request, const dist_header_t *header,
         fail_answer(request, message);
         return;
     }
-    pthread_mutex_unlock(&worker->lock);
-    dist_sparse_write(group, request->rows_first + header->first, header->n, message->body);
-    pthread_mutex_lock(&worker->lock);
-    request->n_got += header->n;
-    request->active_ns = dist_now_ns();
-    if (request->n_got == request->n) {
-        end(request);
-    }
+    write_without_lock(request, dist_sparse_write, request->rows_first, header, message->body);
 }
 
 static bool fits(const dist_worker_t *worker, const dist_record_t *record)

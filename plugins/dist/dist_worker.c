@@ -191,11 +191,21 @@ static void wait_for_callbacks(dist_worker_t *worker)
     pthread_mutex_unlock(&worker->lock);
 }
 
+static bool has_failed(dist_worker_t *worker)
+{
+    bool failed;
+
+    pthread_mutex_lock(&worker->lock);
+    failed = worker->failure != KVS_OK;
+    pthread_mutex_unlock(&worker->lock);
+    return failed;
+}
+
 kvs_status_t dist_worker_close(dist_worker_t *worker, int64_t timeout_ms)
 {
     kvs_status_t status;
 
-    if (worker->failure == KVS_OK) { /* else the others have failed too, and tell why */
+    if (!has_failed(worker)) { /* else the others have failed too, and tell why */
         dist_worker_say_closed(worker);
     }
     status = kvs_net_store_close(worker->net, dist_net_timeout(timeout_ms));

@@ -56,7 +56,7 @@ typedef struct dist_request {
     int64_t rows_first; /* its rows begin there, in their order by shard */
     void *body;         /* of rows: the next part */
     size_t n_body;
-    uint32_t n_held;   /* bodies that are still being read */
+    uint32_t n_held;   /* bodies that are still being read, and answers still being written */
     int64_t active_ns; /* when something last moved */
 } dist_request_t;
 
@@ -190,7 +190,8 @@ struct dist_worker {
     /* fixed after open */
     kvs_net_node_t *node;
     kvs_net_store_t *net;
-    uint32_t number; /* the store's, of all processes */
+    _Atomic uint32_t number; /* the store's, of all processes; 0 until it is opened, when events may
+                              * already come */
     char *type;
     char *loaded; /* what all workers must have in common; cut up by open */
     int rank, n_workers, n_servers;

@@ -116,8 +116,8 @@ kvs_status_t kvs_net_node_call(kvs_net_node_t *node, void (*fn)(void *arg), void
 kvs_status_t kvs_net_node_set_tick(kvs_net_node_t *node, int64_t period_ms, void (*fn)(void *arg),
                                    void *arg)
 {
-    if (net_node_phase(node) != NET_OPENING && !net_node_is_io_thread(node)) {
-        return kvs_fail(KVS_ERR_STATE, "a tick is set on the node's thread, or before it is ready");
+    if (!net_node_is_io_thread(node)) {
+        return kvs_fail(KVS_ERR_STATE, "a tick is set on the node's thread");
     }
     if (fn != NULL && period_ms < 1) {
         return kvs_fail(KVS_ERR_ARGUMENT, "a tick of %lld ms", (long long)period_ms);

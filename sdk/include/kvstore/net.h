@@ -363,7 +363,7 @@ void kvs_net_node_traffic(kvs_net_node_t *node, kvs_net_traffic_t *ret_traffic);
 /* Call fn(arg) on the I/O thread, soon; never at once. */
 kvs_status_t kvs_net_node_call(kvs_net_node_t *node, void (*fn)(void *arg), void *arg);
 /* Call fn(arg) on the I/O thread every `period_ms`, instead of what was set before; NULL: no more.
- * Only on the I/O thread or before the node is ready. For deadlines of rounds. */
+ * On the I/O thread (see kvs_net_node_call), else ERR_STATE. For deadlines of rounds. */
 kvs_status_t kvs_net_node_set_tick(kvs_net_node_t *node, int64_t period_ms, void (*fn)(void *arg),
                                    void *arg);
 
