@@ -835,7 +835,7 @@ static bool runs_in_call(const kvsi_op_t *op)
 static kvs_status_t begin(kvsi_op_t *op, const kvsi_request_t *request, bool *ret_owns_lanes)
 {
     kvs_store_t *store = op->store;
-    bool asynchronous = store->ops->mode == KVS_ASYNCHRONOUS;
+    bool asynchronous = store->mode == KVS_ASYNCHRONOUS;
     kvs_status_t status;
 
     pthread_mutex_lock(&store->issue_lock);
@@ -862,7 +862,7 @@ static int64_t call_deadline(const kvs_store_t *store)
 {
     int64_t patience = kvsi_store_patience_ns(store);
 
-    return store->ops->mode == KVS_BLOCKING || patience == INT64_MAX ? INT64_MAX
+    return store->mode == KVS_BLOCKING || patience == INT64_MAX ? INT64_MAX
                                                                      : kvsi_now_ns() + patience;
 }
 
@@ -877,7 +877,7 @@ static kvs_status_t run_counted(kvsi_op_t *op, const kvsi_request_t *request, bo
     atomic_init(&op->refs, 2);
     op->detached = true;
     op->deadline_ns = call_deadline(store);
-    if (store->ops->mode == KVS_BLOCKING) {
+    if (store->mode == KVS_BLOCKING) {
         status = kvsi_pool_start();
     }
     if (status == KVS_OK) {
@@ -946,7 +946,7 @@ kvs_status_t kvsi_engine_run(kvs_store_t *store, const kvsi_request_t *request)
 {
     _Alignas(16) char stack[KVSI_OP_STACK_BYTES];
     bool event = request->call != NULL && request->call->ret_event != NULL;
-    bool counted = event || store->ops->mode == KVS_ASYNCHRONOUS;
+    bool counted = event || store->mode == KVS_ASYNCHRONOUS;
     kvs_status_t status = kvsi_request_check(request);
     kvsi_op_t *op;
     size_t bytes;

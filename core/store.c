@@ -147,7 +147,7 @@ int64_t kvsi_store_patience_ns(const kvs_store_t *store)
     if (ms == 0 || ms > INT64_MAX / 4000000) {
         return INT64_MAX;
     }
-    if (store->ops->mode == KVS_ASYNCHRONOUS) {
+    if (store->mode == KVS_ASYNCHRONOUS) {
         ms += (ms < BACKEND_GRACE_MS ? ms : BACKEND_GRACE_MS) +
               (ms < BACKEND_LATE_MS ? ms : BACKEND_LATE_MS);
     }
@@ -293,6 +293,10 @@ static kvs_status_t call_open(kvs_store_t *store)
     args.digest = kvsi_identity_digest(args.loaded);
     if (status == KVS_OK) {
         status = store->ops->open(store->state, &args);
+    }
+    if (status == KVS_OK) {
+        store->mode = store->ops->store_mode == NULL ? store->ops->mode
+                                                     : store->ops->store_mode(store->state);
     }
     kvsi_arena_release(&arena);
     return status;
@@ -477,7 +481,7 @@ kvs_status_t kvs_store_wait_all(kvs_store_t *store, int64_t timeout_ms)
 static bool has_verb(const kvs_store_t *store, kvs_verb_t verb)
 {
     const kvs_backend_ops_t *ops = store->ops;
-    bool may_call_two = ops->mode == KVS_BLOCKING && ops->pull != NULL;
+    bool may_call_two = store->mode == KVS_BLOCKING && ops->pull != NULL;
 
     switch (verb) {
     case KVS_VERB_INIT:
@@ -580,7 +584,7 @@ static kvs_status_t begin_change(kvs_store_t *store, const char *what)
     kvs_status_t status;
 
     pthread_mutex_lock(&store->issue_lock);
-    status = store->ops->mode == KVS_BLOCKING ? kvsi_engine_drain(store, own_deadline(store), what)
+    status = store->mode == KVS_BLOCKING ? kvsi_engine_drain(store, own_deadline(store), what)
                                               : KVS_OK;
     if (status != KVS_OK) {
         pthread_mutex_unlock(&store->issue_lock);
@@ -816,7 +820,7 @@ static kvs_status_t delete_keys(kvs_store_t *store, const char *what, const kvs_
         return status;
     }
     if (!store->keeps_weights ||
-        (store->ops->delete_keys == NULL && store->ops->mode != KVS_BLOCKING)) {
+        (store->ops->delete_keys == NULL && store->mode != KVS_BLOCKING)) {
         return not_implemented(store, what);
     }
     if (keys == NULL && n_keys > 0) {

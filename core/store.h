@@ -24,6 +24,7 @@ struct kvs_store {
     kvs_config_t *config;
     int64_t timeout_ms; /* of a wait for other processes; 0: for ever */
     uint32_t fork_generation;
+    uint32_t mode; /* KVS_BLOCKING or KVS_ASYNCHRONOUS */
     bool keeps_weights;
 
     atomic_size_t refs; /* the user's handle, and one for each operation that outlives its call */

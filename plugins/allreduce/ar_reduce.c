@@ -8,13 +8,6 @@
 
 #define BLOCK 1024 /* elements */
 
-const char *ar_reduce_name(int reduce)
-{
-    static const char *const names[] = {"sum", "average", "min", "max"};
-
-    return reduce >= 0 && reduce <= KVS_REDUCE_MAX ? names[reduce] : "?";
-}
-
 /* ---- One type at a time ------------------------------------------------------------------------ */
 
 #define AVERAGE_REAL(name, type)                                                                   \

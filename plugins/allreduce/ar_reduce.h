@@ -13,7 +13,5 @@
 void ar_reduce(int reduce, int dtype, int64_t n, const void *const *src, size_t n_src, void *dst);
 /* Divide `n` sums by `n_parts`, in place: what an average is of parts that were summed elsewhere. */
 void ar_divide(int dtype, int64_t n, size_t n_parts, void *sums);
-/* "sum", "average", …; "?" for a number that is none. */
-const char *ar_reduce_name(int reduce);
 
 #endif

@@ -3,6 +3,7 @@
  * process where it is a job of one, or refused in a process that is the scheduler. */
 #include "ar_role.h"
 #include "ar_settings.h"
+#include "hvd_engine.h"
 #include "hvd_store.h"
 
 #include <kvstore/allreduce.h>
@@ -20,11 +21,16 @@ typedef struct horovod_store {
 static kvs_status_t open_worker(horovod_store_t *store, const kvs_net_settings_t *settings,
                                 const kvs_open_args_t *args)
 {
-    hvd_job_options_t options = {
-        .fusion_bytes = (uint64_t)ar_option_int(args->config, "fusion_threshold"),
-        .engine = kvs_plugin_host->option(args->config, "engine"),
-        .mpi_library = kvs_plugin_host->option(args->config, "mpi_library"),
-        .timeline = kvs_plugin_host->option(args->config, "timeline")};
+    const char *timeline = kvs_plugin_host->option(args->config, "timeline");
+    hvd_engine_options_t engine = {.engine = kvs_plugin_host->option(args->config, "engine"),
+                                   .mpi_library =
+                                       kvs_plugin_host->option(args->config, "mpi_library"),
+                                   .has_timeline = timeline[0] != '\0'};
+    hvd_job_options_t options = {.engine = &hvd_engine,
+                                 .engine_options = &engine,
+                                 .fusion_bytes =
+                                     (uint64_t)ar_option_int(args->config, "fusion_threshold"),
+                                 .timeline = timeline};
     hvd_job_t *job;
     kvs_status_t status = hvd_job_get(settings, &options, &job);
 

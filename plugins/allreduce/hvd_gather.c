@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hvd_gather.h"
 
+#include "hvd_engine.h"
+
 #include "ar_reduce.h"
 
 #include <stdlib.h>
@@ -27,7 +29,7 @@ kvs_status_t hvd_gather_run(hvd_job_t *job, const ar_party_t *party, uint32_t *i
         step.number = *io_number;
         *io_number += 2 * ar_group_steps(n_bytes); /* as the table counts them */
         if (n[m] > 0) {
-            status = hvd_job_broadcast(job, &step, party->members[m], &data);
+            status = hvd_engine_broadcast(job, &step, party->members[m], &data);
         }
     }
     return status;

@@ -4,8 +4,6 @@
  * own until it creates a store. */
 #include "hvd_job.h"
 
-#include "hvd_mpi.h"
-#include "hvd_openmpi.h"
 #include "hvd_table.h"
 #include "hvd_timeline.h"
 
@@ -45,9 +43,7 @@ struct hvd_job {
     kvs_net_job_t *net;
     kvs_net_node_t *node;
     int rank, n_workers;
-    ar_group_t *group;  /* the workers of this host; NULL: nothing goes through shared memory */
-    hvd_quick_t *quick; /* NULL: they are not all, or a timeline is written */
-    hvd_mpi_t *mpi;     /* NULL: the engine is shm */
+    const hvd_engine_t *engine;
     pthread_t thread;
     bool has_thread;
 
@@ -56,6 +52,7 @@ struct hvd_job {
 
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t arrived;
+    void *engine_state; /* set once, before any exchange */
     letter_t *first, **end;
     int64_t idle_since_ms; /* the job's thread; INT64_MAX: it is at work */
     seat_t *seats;
@@ -84,7 +81,8 @@ static void post(hvd_job_t *job, uint8_t kind, const void *body, size_t n)
     letter_t *letter = malloc(sizeof(*letter) + n);
 
     if (letter == NULL) {
-        kvs_log(KVS_LOG_ERROR, "horovod", "no memory for a message: an exchange will time out");
+        kvs_log(KVS_LOG_ERROR, job->engine->name,
+                "no memory for a message: an exchange will time out");
         return;
     }
     letter->next = NULL;
@@ -125,7 +123,8 @@ static void send_to(hvd_job_t *job, int rank, uint8_t kind, const hvd_bytes_t *b
     kvs_net_send_t send = KVS_NET_SEND_INIT;
 
     if (bytes->failed) {
-        kvs_log(KVS_LOG_ERROR, "horovod", "no memory for a message: an exchange will time out");
+        kvs_log(KVS_LOG_ERROR, job->engine->name,
+                "no memory for a message: an exchange will time out");
         return;
     }
     if (rank == job->rank) {
@@ -161,12 +160,26 @@ static void fail_job(hvd_job_t *job, kvs_status_t status, const char *text)
     }
 }
 
+void hvd_job_fail(hvd_job_t *job, kvs_status_t status, const char *text)
+{
+    char *copy = strdup(text); /* may be this thread's last error */
+
+    (void)kvs_net_node_tell(job->node, 0, status, copy == NULL ? "" : copy);
+    fail_job(job, status, copy == NULL ? "" : copy);
+    free(copy);
+}
+
 kvs_status_t hvd_job_check(hvd_job_t *job)
 {
     /* acquire: the two below are fixed once it is set */
     return !atomic_load_explicit(&job->has_failed, memory_order_acquire)
                ? KVS_OK
                : kvs_fail(job->failure, "%s", job->failure_text == NULL ? "" : job->failure_text);
+}
+
+bool hvd_job_has_failed(const hvd_job_t *job)
+{
+    return atomic_load_explicit(&job->has_failed, memory_order_acquire);
 }
 
 /* ---- Tickets ----------------------------------------------------------------------------------- */
@@ -244,8 +257,9 @@ static void table_send(void *arg, int rank, uint8_t kind, const hvd_bytes_t *byt
 
 static void table_warn(void *arg, const char *text)
 {
-    (void)arg;
-    kvs_log(KVS_LOG_WARN, "horovod", "%s", text);
+    const hvd_job_t *job = arg;
+
+    kvs_log(KVS_LOG_WARN, job->engine->name, "%s", text);
 }
 
 static const char *table_label(void *arg, int rank)
@@ -265,7 +279,7 @@ static void take_asks(hvd_job_t *job, int rank, hvd_view_t view)
     }
     pthread_mutex_unlock(&job->table_lock);
     if (view.failed) {
-        kvs_log(KVS_LOG_WARN, "horovod", "a message from %s is malformed: dropped",
+        kvs_log(KVS_LOG_WARN, job->engine->name, "a message from %s is malformed: dropped",
                 table_label(job, rank));
     }
 }
@@ -293,8 +307,10 @@ static void on_message(void *arg, kvs_net_message_t *message)
         take_asks(job, message->from->rank, view);
     } else if (kind == HVD_CLOSE) {
         take_close(job, message->from->rank, hvd_get_u32(&view));
+    } else if (kind == HVD_ENGINE && hvd_job_engine(job) != NULL && job->engine->message != NULL) {
+        job->engine->message(hvd_job_engine(job), view);
     } else {
-        kvs_log(KVS_LOG_WARN, "horovod", "a message from %s is not understood: dropped",
+        kvs_log(KVS_LOG_WARN, job->engine->name, "a message from %s is not understood: dropped",
                 message->from->label);
     }
     kvs_net_message_release(message);
@@ -438,61 +454,18 @@ void hvd_job_say_closed(hvd_job_t *job, uint32_t store)
 
 /* ---- The job's thread ---------------------------------------------------------------------------- */
 
-kvs_status_t hvd_job_reduce(hvd_job_t *job, const ar_party_t *party, int reduce,
-                            const ar_data_t *data)
-{
-    /* with the engine shm, members of the group are the ranks */
-    return job->mpi != NULL ? hvd_mpi_reduce(job->mpi, party, reduce, data)
-                            : ar_group_reduce(job->group, party, reduce, data);
-}
-
-kvs_status_t hvd_job_broadcast(hvd_job_t *job, const ar_party_t *party, int root,
-                               const ar_data_t *data)
-{
-    return job->mpi != NULL ? hvd_mpi_broadcast(job->mpi, party, root, data)
-                            : ar_group_broadcast(job->group, party, root, data);
-}
-
-/* An exchange of arrays that all have the same shape: the pieces of all items make one row. */
-static kvs_status_t run_pieces(hvd_job_t *job, hvd_pending_t **pending, size_t n,
-                               const ar_party_t *party)
-{
-    ar_piece_t *pieces = calloc(n, sizeof(*pieces));
-    kvs_status_t status;
-
-    if (pieces == NULL) {
-        return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for an exchange");
-    }
-    for (size_t i = 0; i < n; i++) {
-        pieces[i] = pending[i]->piece;
-    }
-    ar_data_t data = ar_data_number(pending[0]->dtype, pieces, n);
-
-    status = pending[0]->what == HVD_REDUCE
-                 ? hvd_job_reduce(job, party, pending[0]->reduce, &data)
-                 : hvd_job_broadcast(job, party, pending[0]->root, &data);
-    free(pieces);
-    return status;
-}
-
 static kvs_status_t run_exchange(hvd_job_t *job, hvd_pending_t **pending, size_t n,
                                  const hvd_go_t *go)
 {
-    ar_party_t party = {.number = go->number,
-                        .n_members = (int)go->n_members,
-                        .members = go->members,
-                        .timeout_ms = pending[0]->timeout_ms};
     kvs_status_t status = hvd_job_check(job);
 
     if (status != KVS_OK) {
         return status;
     }
-    status = pending[0]->run != NULL ? pending[0]->run(pending[0], job, &party, go->items[0].extra)
-                                     : run_pieces(job, pending, n, &party);
+    status = job->engine->run(job->engine_state, pending, n, go);
     if (status != KVS_OK) {
         /* Members are not where the others think they are: this can't be mended. */
-        (void)kvs_net_node_tell(job->node, 0, status, kvs_plugin_host->last_error());
-        fail_job(job, status, kvs_plugin_host->last_error());
+        hvd_job_fail(job, status, kvs_plugin_host->last_error());
     }
     return status;
 }
@@ -524,8 +497,7 @@ static void go(hvd_job_t *job, hvd_go_t *message, int64_t arrived)
         /* the others are going to wait for what was given up here */
         status = kvs_fail(KVS_ERR_TIMEOUT, "an exchange began after it was given up by %s",
                           kvs_net_node_self(job->node)->label);
-        fail_job(job, status, kvs_plugin_host->last_error());
-        (void)kvs_net_node_tell(job->node, 0, status, kvs_plugin_host->last_error());
+        hvd_job_fail(job, status, kvs_plugin_host->last_error());
     } else {
         status = run_exchange(job, pending, n, message);
     }
@@ -552,7 +524,7 @@ static void no(hvd_job_t *job, hvd_view_t *view)
     hvd_pending_t *pending;
 
     if (hvd_get_no(view, &message) != KVS_OK) {
-        kvs_log(KVS_LOG_ERROR, "horovod", "%s", kvs_plugin_host->last_error());
+        kvs_log(KVS_LOG_ERROR, job->engine->name, "%s", kvs_plugin_host->last_error());
         return;
     }
     pending = redeem(job, message.ticket);
@@ -679,7 +651,6 @@ static void free_job(hvd_job_t *job)
         free(letter);
     }
     hvd_table_free(job->table);
-    hvd_quick_close(job->quick);
     free(job->seats);
     free(job->failure_text);
     pthread_cond_destroy(&job->arrived);
@@ -708,11 +679,7 @@ static void leave_locked(void)
     the_job = NULL;
     stop_thread(job);
     hvd_timeline_close();
-    if (!is_over) { /* else not all of them are there to take part in it */
-        hvd_mpi_close(job->mpi);
-        hvd_openmpi_finalize();
-    }
-    ar_group_close(job->group);
+    job->engine->close(job->engine_state, is_over);
     /* Nobody is left to be told of a failure, here as below. */
     (void)kvs_net_node_close(job->node, is_over ? 0 : GOODBYE_MS);
     (void)kvs_net_job_close(job->net, is_over ? 0 : GOODBYE_MS);
@@ -730,7 +697,7 @@ static void leave(void)
 static void leave_at_exit(void)
 {
     if (atexit(leave) != 0) {
-        kvs_log(KVS_LOG_DEBUG, "horovod", "no memory to say goodbye at exit");
+        kvs_log(KVS_LOG_DEBUG, "job", "no memory to say goodbye at exit");
     }
 }
 
@@ -739,6 +706,7 @@ static kvs_status_t open_table(hvd_job_t *job, const hvd_job_options_t *options)
 {
     hvd_table_args_t args = {.n_workers = job->n_workers,
                              .fusion_bytes = options->fusion_bytes,
+                             .n_steps = options->engine->n_steps,
                              .sink = {table_send, table_warn, table_label, job}};
     kvs_status_t status = KVS_OK;
 
@@ -752,8 +720,8 @@ static kvs_status_t open_table(hvd_job_t *job, const hvd_job_options_t *options)
 
 static kvs_status_t open_node(hvd_job_t *job)
 {
-    static const kvs_net_fact_t facts[] = {
-        {"plugin", "horovod " HOROVOD_VERSION},
+    const kvs_net_fact_t facts[] = {
+        {"plugin", job->engine->version},
         {"messages", HVD_MESSAGES_VERSION},
     };
     kvs_net_node_args_t args = KVS_NET_NODE_ARGS_INIT;
@@ -762,7 +730,7 @@ static kvs_status_t open_node(hvd_job_t *job)
     args.role = KVS_NET_WORKER;
     args.facts = facts;
     args.n_facts = sizeof(facts) / sizeof(facts[0]);
-    args.group = "horovod";
+    args.group = job->engine->name;
     args.no_servers = 1;
     args.message = on_message;
     args.event = on_event;
@@ -774,103 +742,14 @@ static kvs_status_t open_node(hvd_job_t *job)
     return status == KVS_OK ? kvs_net_node_wait_ready(job->node, -1) : status;
 }
 
-static bool has_failed(void *arg)
-{
-    hvd_job_t *job = arg;
-
-    return atomic_load_explicit(&job->has_failed, memory_order_relaxed);
-}
-
-static bool all_here(const hvd_job_t *job)
-{
-    for (int rank = 0; rank < job->n_workers; rank++) {
-        const kvs_net_peer_t *peer = kvs_net_node_peer(job->node, KVS_NET_WORKER, rank);
-
-        if (!peer->is_self && !kvs_net_node_shares_memory(job->node, peer)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static kvs_status_t open_group(hvd_job_t *job, size_t n_extra)
-{
-    return ar_group_open(job->node, "horovod", n_extra, job->settings.rendezvous_ms, &job->group);
-}
-
-static kvs_status_t open_shm(hvd_job_t *job, const hvd_job_options_t *options)
-{
-    kvs_status_t status;
-
-    if (!all_here(job)) {
-        return kvs_fail(KVS_ERR_UNAVAILABLE,
-                        "engine shm: the job's workers don't share the memory of one host; use "
-                        "the engine mpi, under mpirun");
-    }
-    status = open_group(job, hvd_quick_bytes(job->n_workers));
-    /* what goes that way would not be in the timeline */
-    return status == KVS_OK && options->timeline[0] == '\0'
-               ? hvd_quick_open(job->node, job->group, &job->quick)
-               : status;
-}
-
-/* Wait for all workers that use this engine. */
-static kvs_status_t meet(hvd_job_t *job, const char *engine)
-{
-    kvs_net_store_args_t args = KVS_NET_STORE_ARGS_INIT;
-    kvs_net_store_t *store;
-    kvs_status_t status;
-
-    args.type = engine;
-    status = kvs_net_store_open(job->node, &args, job->settings.rendezvous_ms, &store);
-    return status == KVS_OK ? kvs_net_store_close(store, job->settings.rendezvous_ms) : status;
-}
-
-/* Asked for on one host, it carries everything: else it would have nothing to do. */
-static kvs_status_t open_mpi(hvd_job_t *job, const hvd_job_options_t *options)
-{
-    const kvs_net_peer_t *self = kvs_net_node_self(job->node);
-    kvs_status_t status = hvd_openmpi_load(options->mpi_library);
-
-    if (status == KVS_OK) {
-        status = meet(job, "engine mpi");
-    }
-    if (status == KVS_OK && !all_here(job) && kvs_net_node_shares_memory(job->node, self)) {
-        status = open_group(job, 0);
-    }
-    return status == KVS_OK ? hvd_mpi_open(job->node, job->group, has_failed, job, &job->mpi)
-                            : status;
-}
-
-/* Who has said which engine to use wants to see it. */
-static void tell_engine(const hvd_job_t *job, bool is_told)
-{
-    int level = is_told ? KVS_LOG_WARN : KVS_LOG_INFO;
-
-    if (job->mpi != NULL) {
-        kvs_log(level, "horovod", "engine mpi: worker %d of %d, %d hosts, %s", job->rank,
-                job->n_workers, hvd_mpi_n_hosts(job->mpi), hvd_mpi_version(job->mpi));
-    } else {
-        kvs_log(level, "horovod", "engine shm: worker %d of %d, on one host", job->rank,
-                job->n_workers);
-    }
-}
-
 static kvs_status_t open_engine(hvd_job_t *job, const hvd_job_options_t *options)
 {
-    bool is_auto = strcmp(options->engine, "auto") == 0;
-    bool is_mpi = strcmp(options->engine, "mpi") == 0;
-    kvs_status_t status;
+    void *state = NULL;
+    kvs_status_t status = job->engine->open(job, options->engine_options, &state);
 
-    if (!is_auto && !is_mpi && strcmp(options->engine, "shm") != 0) {
-        return kvs_fail(KVS_ERR_ARGUMENT, "engine: \"%s\" is none; accepted are auto, shm, mpi",
-                        options->engine);
-    }
-    status =
-        is_mpi || (is_auto && !all_here(job)) ? open_mpi(job, options) : open_shm(job, options);
-    if (status == KVS_OK) {
-        tell_engine(job, !is_auto);
-    }
+    pthread_mutex_lock(&job->lock);
+    job->engine_state = state;
+    pthread_mutex_unlock(&job->lock);
     return status;
 }
 
@@ -887,10 +766,10 @@ static kvs_status_t open_job(hvd_job_t *job, const hvd_job_options_t *options)
         status = open_table(job, options);
     }
     if (status == KVS_OK) {
-        status = open_engine(job, options);
+        status = hvd_timeline_open(options->timeline, job->rank);
     }
     if (status == KVS_OK) {
-        status = hvd_timeline_open(options->timeline, job->rank);
+        status = open_engine(job, options);
     }
     return status == KVS_OK ? start_thread(job) : status;
 }
@@ -901,8 +780,9 @@ static void undo(hvd_job_t *job, kvs_status_t status)
     char *text = strdup(kvs_plugin_host->last_error());
 
     hvd_timeline_close();
-    hvd_mpi_close(job->mpi);
-    ar_group_close(job->group);
+    if (job->engine_state != NULL) {
+        job->engine->close(job->engine_state, true);
+    }
     (void)kvs_net_node_close(job->node, 0);
     (void)kvs_net_job_close(job->net, 0);
     free_job(job);
@@ -921,6 +801,7 @@ static kvs_status_t join(const kvs_net_settings_t *settings, const hvd_job_optio
         return kvs_fail(KVS_ERR_NO_MEMORY, "no memory to join a job");
     }
     job->settings = *settings;
+    job->engine = options->engine;
     job->pid = getpid();
     job->end = &job->first;
     job->first_free = UINT32_MAX;
@@ -986,7 +867,61 @@ kvs_net_node_t *hvd_job_node(const hvd_job_t *job)
     return job->node;
 }
 
-hvd_quick_t *hvd_job_quick(const hvd_job_t *job)
+const kvs_net_settings_t *hvd_job_settings(const hvd_job_t *job)
 {
-    return job->quick;
+    return &job->settings;
+}
+
+void *hvd_job_engine(const hvd_job_t *job)
+{
+    pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&job->lock;
+    void *state;
+
+    pthread_mutex_lock(lock);
+    state = job->engine_state;
+    pthread_mutex_unlock(lock);
+    return state;
+}
+
+/* What all workers must have in common, line by line: "option engine = shm". Cuts up `lines`. */
+static uint32_t make_facts(char *lines, kvs_net_fact_t *facts, uint32_t n_room)
+{
+    uint32_t n = 0;
+
+    for (char *rest = lines, *line = strsep(&rest, "\n"); line != NULL && n < n_room;
+         line = strsep(&rest, "\n")) {
+        char *value = strstr(line, " = ");
+        size_t n_skip = value != NULL ? 3 : 1;
+
+        value = value != NULL ? value : strchr(line, ' ');
+        if (value != NULL) {
+            *value = '\0';
+            facts[n++] = (kvs_net_fact_t){line, value + n_skip};
+        }
+    }
+    return n;
+}
+
+kvs_status_t hvd_job_open_store(hvd_job_t *job, const kvs_open_args_t *open, int64_t timeout_ms,
+                                kvs_net_store_t **ret_store)
+{
+    kvs_net_store_args_t args = KVS_NET_STORE_ARGS_INIT;
+    kvs_net_fact_t facts[32];
+    char *lines = strdup(open->loaded);
+    kvs_status_t status;
+
+    if (lines == NULL) {
+        return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for the store");
+    }
+    args.type = open->type;
+    args.facts = facts;
+    args.n_facts = make_facts(lines, facts, sizeof(facts) / sizeof(facts[0]));
+    status = kvs_net_store_open(job->node, &args, timeout_ms == 0 ? -1 : timeout_ms, ret_store);
+    free(lines);
+    return status;
+}
+
+void hvd_job_send(hvd_job_t *job, int rank, const hvd_bytes_t *bytes)
+{
+    send_to(job, rank, HVD_ENGINE, bytes);
 }

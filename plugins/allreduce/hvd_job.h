@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hvd_job.h - this process's part in its job: opened by its first store, kept for later ones, and left
- * in good order when the process ends. It asks worker 0 for exchanges, and carries out on one thread,
- * in order, what worker 0 says; in worker 0's process it also keeps the table of all.
+ * in good order when the process ends. It asks worker 0 for exchanges, and has its engine carry out on one
+ * thread, in order, what worker 0 says; in worker 0's process it also keeps the table of all. Used by
+ * horovod and nccl, which have a job and an engine each.
  *
  * Lock order: the table's, then the job's. No call of the core is made under either. */
 #ifndef HVD_JOB_H
 #define HVD_JOB_H
 
+#include "ar_group.h"
 #include "hvd_message.h"
-#include "hvd_quick.h"
 
 typedef struct hvd_job hvd_job_t;
 typedef struct hvd_pending hvd_pending_t;
@@ -36,11 +37,27 @@ struct hvd_pending {
     int64_t asked_us; /* of the timeline */
 };
 
+/* Who carries exchanges. */
+typedef struct hvd_engine {
+    const char *name;    /* of the backend: "horovod"; jobs of different ones don't meet */
+    const char *version; /* must be the same everywhere */
+    /* How many numbers an exchange of so many bytes takes at most; NULL: one. See ar_party_t. */
+    uint32_t (*n_steps)(uint64_t n_bytes);
+    /* All workers are there. What fails leaves nothing open. */
+    kvs_status_t (*open)(hvd_job_t *job, const void *options, void **ret_state);
+    /* Carry out an exchange of `n` items, on the job's thread. An error, with its text, ends the job. */
+    kvs_status_t (*run)(void *state, hvd_pending_t *const *pending, size_t n, const hvd_go_t *go);
+    /* NULL, or: what hvd_job_send of another worker has sent. On the I/O thread. */
+    void (*message)(void *state, hvd_view_t view);
+    /* `is_over`: the job has failed, not all take part in its end. */
+    void (*close)(void *state, bool is_over);
+} hvd_engine_t;
+
 typedef struct hvd_job_options {
+    const hvd_engine_t *engine;
+    const void *engine_options;
     uint64_t fusion_bytes;
-    const char *engine;      /* "auto", "shm" or "mpi" */
-    const char *mpi_library; /* libmpi.so.40 */
-    const char *timeline;    /* "": none */
+    const char *timeline; /* "": none */
 } hvd_job_options_t;
 
 /* Join the job of `settings`, or use the one that is there. Waits until everyone is there. ERR_STATE:
@@ -52,9 +69,11 @@ void hvd_job_use(hvd_job_t *job);
 void hvd_job_unuse(hvd_job_t *job);
 
 kvs_net_node_t *hvd_job_node(const hvd_job_t *job);
-hvd_quick_t *hvd_job_quick(const hvd_job_t *job); /* NULL: not on this job's engine */
+const kvs_net_settings_t *hvd_job_settings(const hvd_job_t *job);
+void *hvd_job_engine(const hvd_job_t *job); /* its state */
 /* 0, or why the job is over, with its text. */
 kvs_status_t hvd_job_check(hvd_job_t *job);
+bool hvd_job_has_failed(const hvd_job_t *job);
 
 /* Ask worker 0 for an exchange. `pending` must stay until it is ended, which also happens when
  * something fails. ERR_NO_MEMORY, or as hvd_job_check: it will not be ended. */
@@ -64,12 +83,13 @@ bool hvd_job_give_up(hvd_job_t *job, const hvd_pending_t *pending);
 /* This process has closed a store. */
 void hvd_job_say_closed(hvd_job_t *job, uint32_t store);
 
-/* Carry out an exchange among the members of a party with the job's engine: as in ar_group.h. On the
- * job's thread. */
-kvs_status_t hvd_job_reduce(hvd_job_t *job, const ar_party_t *party, int reduce,
-                            const ar_data_t *data);
-kvs_status_t hvd_job_broadcast(hvd_job_t *job, const ar_party_t *party, int root,
-                               const ar_data_t *data);
+/* Open a store together with all workers, whose `args` must agree. */
+kvs_status_t hvd_job_open_store(hvd_job_t *job, const kvs_open_args_t *args, int64_t timeout_ms,
+                                kvs_net_store_t **ret_store);
+/* To the engine of another worker. Who can't be reached is dead or has left, which ends the job. */
+void hvd_job_send(hvd_job_t *job, int rank, const hvd_bytes_t *bytes);
+/* An exchange has failed, after its end or on another thread: the job is over for all workers. */
+void hvd_job_fail(hvd_job_t *job, kvs_status_t status, const char *text);
 
 int64_t hvd_now_ms(void);
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hvd_message.h"
 
+#include <kvstore/allreduce.h>
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +12,13 @@ const char *hvd_what_name(uint8_t what)
                                         "allgather", "pushpull of rows", "join"};
 
     return names[what <= HVD_JOIN ? what : 0];
+}
+
+const char *hvd_reduce_name(int reduce)
+{
+    static const char *const names[] = {"sum", "average", "min", "max"};
+
+    return reduce >= 0 && reduce <= KVS_REDUCE_MAX ? names[reduce] : "?";
 }
 
 /* ---- Bytes ------------------------------------------------------------------------------------- */

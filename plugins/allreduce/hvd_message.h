@@ -18,7 +18,8 @@ enum {              /* kinds of messages: the header, one byte */
        HVD_GO,      /* from worker 0: carry out an exchange: hvd_go_t */
        HVD_NO,      /* from worker 0: hvd_no_t */
        HVD_JOINED, /* from worker 0: all have joined: ticket, 8 bytes, and the last to come, 4 bytes */
-       HVD_CLOSE /* to worker 0: this worker has closed a store: its number, 4 bytes */
+       HVD_CLOSE, /* to worker 0: this worker has closed a store: its number, 4 bytes */
+       HVD_ENGINE /* from one engine to another: its own */
 };
 
 typedef enum hvd_what {
@@ -102,5 +103,6 @@ kvs_status_t hvd_get_no(hvd_view_t *view, hvd_no_t *ret_no);
 void hvd_no_release(hvd_no_t *no);
 
 const char *hvd_what_name(uint8_t what);
+const char *hvd_reduce_name(int reduce); /* of KVS_REDUCE_… */
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hvd_store.h"
 
+#include "hvd_engine.h"
 #include "hvd_held.h"
 
 #include <kvstore/allreduce.h>
@@ -24,56 +25,19 @@ struct hvd_op {
 
 /* ---- Life -------------------------------------------------------------------------------------- */
 
-/* What all workers must have in common, line by line: "option engine = shm". Cuts up `lines`. */
-static uint32_t make_facts(char *lines, kvs_net_fact_t *facts, uint32_t n_room)
-{
-    uint32_t n = 0;
-
-    for (char *rest = lines, *line = strsep(&rest, "\n"); line != NULL && n < n_room;
-         line = strsep(&rest, "\n")) {
-        char *value = strstr(line, " = ");
-        size_t n_skip = value != NULL ? 3 : 1;
-
-        value = value != NULL ? value : strchr(line, ' ');
-        if (value != NULL) {
-            *value = '\0';
-            facts[n++] = (kvs_net_fact_t){line, value + n_skip};
-        }
-    }
-    return n;
-}
-
-static kvs_status_t open_net(hvd_store_t *store, const kvs_open_args_t *open)
-{
-    kvs_net_store_args_t args = KVS_NET_STORE_ARGS_INIT;
-    kvs_net_fact_t facts[32];
-    char *lines = strdup(open->loaded);
-    kvs_status_t status;
-
-    if (lines == NULL) {
-        return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for the store");
-    }
-    args.type = open->type;
-    args.facts = facts;
-    args.n_facts = make_facts(lines, facts, sizeof(facts) / sizeof(facts[0]));
-    status = kvs_net_store_open(hvd_job_node(store->job), &args,
-                                store->timeout_ms == 0 ? -1 : store->timeout_ms, &store->net);
-    free(lines);
-    return status;
-}
-
 kvs_status_t hvd_store_open(hvd_store_t *store, hvd_job_t *job, const kvs_open_args_t *args)
 {
     kvs_status_t status;
 
     store->job = job;
     hvd_job_use(job);
-    status = open_net(store, args);
+    status = hvd_job_open_store(job, args, store->timeout_ms, &store->net);
     if (status != KVS_OK) {
         hvd_job_unuse(job);
         return status;
     }
     store->number = kvs_net_store_number(store->net);
+    store->quick = hvd_engine_quick(job);
     store->rank = kvs_net_node_rank(hvd_job_node(job));
     store->n_workers = kvs_net_node_count(hvd_job_node(job), KVS_NET_WORKER);
     pthread_mutex_init(&store->lock, NULL);
@@ -424,11 +388,9 @@ static kvs_status_t begin(hvd_store_t *store, kvs_op_t *pub)
 /* Nothing of this store is under way, the caller waits, and it is one small key. */
 static bool is_quick(const hvd_store_t *store, const kvs_op_t *op, uint64_t n_bytes)
 {
-    const hvd_quick_t *quick = hvd_job_quick(store->job);
-
-    return quick != NULL && (op->flags & KVS_OP_WAITS) != 0 &&
+    return store->quick != NULL && (op->flags & KVS_OP_WAITS) != 0 &&
            atomic_load_explicit(&store->n_pending, memory_order_acquire) == 0 &&
-           hvd_quick_takes(quick, n_bytes) && op->groups[0].n_values <= AR_MAX_VALUES;
+           hvd_quick_takes(store->quick, n_bytes) && op->groups[0].n_values <= AR_MAX_VALUES;
 }
 
 static bool run_quick(hvd_store_t *store, kvs_op_t *op)
@@ -457,7 +419,7 @@ static bool run_quick(hvd_store_t *store, kvs_op_t *op)
     for (int32_t i = 0; i < value->ndim; i++) {
         call.digest = hvd_mix(call.digest, (uint64_t)value->shape[i]);
     }
-    if (!hvd_quick_try(hvd_job_quick(store->job), &call)) {
+    if (!hvd_quick_try(store->quick, &call)) {
         return false;
     }
     key->n_exchanges++;

@@ -6,6 +6,7 @@
 
 #include "hvd_gather.h"
 #include "hvd_keys.h"
+#include "hvd_quick.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -15,6 +16,7 @@ typedef struct hvd_op hvd_op_t;
 typedef struct hvd_store {
     /* fixed once it is open */
     hvd_job_t *job;
+    hvd_quick_t *quick; /* NULL: nothing goes that way */
     kvs_net_store_t *net;
     uint32_t number;
     int rank, n_workers;

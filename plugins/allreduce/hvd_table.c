@@ -4,8 +4,7 @@
  * ones that become complete meanwhile go together. */
 #include "hvd_table.h"
 
-#include "ar_group.h"
-#include "ar_reduce.h"
+#include <kvstore/kit.h>
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -53,6 +52,7 @@ typedef struct store {
 struct hvd_table {
     int n_workers;
     uint64_t fusion_bytes;
+    uint32_t (*n_steps)(uint64_t n_bytes);
     hvd_table_sink_t sink;
     entry_t *buckets[N_BUCKETS];
     entry_t *oldest, *newest; /* not complete */
@@ -79,6 +79,7 @@ kvs_status_t hvd_table_new(const hvd_table_args_t *args, hvd_table_t **ret_table
     }
     table->n_workers = args->n_workers;
     table->fusion_bytes = args->fusion_bytes;
+    table->n_steps = args->n_steps;
     table->sink = args->sink;
     *ret_table = table;
     return KVS_OK;
@@ -390,8 +391,8 @@ static kvs_status_t compare(const hvd_table_t *table, const entry_t *entry, int 
         return first->dtype != ask->dtype ? KVS_ERR_DTYPE : KVS_ERR_SHAPE;
     }
     if (first->reduce != ask->reduce) {
-        say(text, "%s asked for the %s, but %s for the %s", one, ar_reduce_name(first->reduce),
-            other, ar_reduce_name(ask->reduce));
+        say(text, "%s asked for the %s, but %s for the %s", one, hvd_reduce_name(first->reduce),
+            other, hvd_reduce_name(ask->reduce));
         return KVS_ERR_ARGUMENT;
     }
     if (first->root != ask->root) {
@@ -421,15 +422,18 @@ static uint32_t n_steps(const hvd_table_t *table, const entry_t *entry)
     uint64_t row = kvs_dtype_bytes(first->dtype);
     uint32_t n = 0;
 
+    if (table->n_steps == NULL) {
+        return 1;
+    }
     if (first->what == HVD_REDUCE || first->what == HVD_BROADCAST) {
-        return 4 * ar_group_steps(2 * n_bytes_of(first));
+        return 4 * table->n_steps(2 * n_bytes_of(first));
     }
     for (int32_t i = 1; i < first->ndim; i++) {
         row *= (uint64_t)first->shape[i];
     }
     for (int rank = 0; rank < table->n_workers; rank++) {
-        n += 2 * (ar_group_steps((uint64_t)entry->parts[rank].extra * row) +
-                  ar_group_steps((uint64_t)entry->parts[rank].extra * sizeof(int64_t)));
+        n += 2 * (table->n_steps((uint64_t)entry->parts[rank].extra * row) +
+                  table->n_steps((uint64_t)entry->parts[rank].extra * sizeof(int64_t)));
     }
     return n;
 }
@@ -473,10 +477,22 @@ static size_t pick(hvd_table_t *table, entry_t **ret_entries)
     return n;
 }
 
+static bool has_extra(const hvd_table_t *table, entry_t *const *entries, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        for (int rank = 0; rank < table->n_workers; rank++) {
+            if (entries[i]->parts[rank].extra != 0) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 static void send_go(hvd_table_t *table, int rank, entry_t *const *entries, size_t n)
 {
     const entry_t *first = entries[0];
-    bool has_extras = first->first.what == HVD_GATHER || first->first.what == HVD_ROWS;
+    bool has_extras = has_extra(table, entries, n);
     hvd_bytes_t bytes = {0};
 
     hvd_put_u32(&bytes, table->number);

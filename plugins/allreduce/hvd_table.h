@@ -26,6 +26,7 @@ typedef struct hvd_table_sink {
 typedef struct hvd_table_args {
     int n_workers;
     uint64_t fusion_bytes; /* of small arrays in one exchange; 0: each goes by itself */
+    uint32_t (*n_steps)(uint64_t n_bytes); /* as of hvd_engine_t */
     hvd_table_sink_t sink;
 } hvd_table_args_t;
 

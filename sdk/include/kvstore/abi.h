@@ -483,6 +483,9 @@ typedef struct kvs_backend_ops {
     void (*cancel)(void *store);
     /* What kvs_store_extension gives for `name`: a constant table, or NULL. */
     const void *(*extension)(const char *name);
+    /* The mode of this store, asked once when it has been opened: it may depend on options, such as how many
+     * workers there are. NULL: `mode`. */
+    uint32_t (*store_mode)(void *store);
 } kvs_backend_ops_t;
 
 /* Capabilities: bits of kvs_backend_t.capabilities; in manifests the names in lower case. */

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hvd_engine.h - what carries horovod's exchanges: shared memory, or MPI between hosts. */
+#ifndef HVD_ENGINE_H
+#define HVD_ENGINE_H
+
+#include "hvd_job.h"
+#include "hvd_quick.h"
+
+typedef struct hvd_engine_options {
+    const char *engine;      /* "auto", "shm" or "mpi" */
+    const char *mpi_library; /* libmpi.so.40 */
+    bool has_timeline;       /* nothing goes past the table then */
+} hvd_engine_options_t;
+
+extern const hvd_engine_t hvd_engine;
+
+/* Carry out an exchange among the members of a party: as in ar_group.h. On the job's thread. */
+kvs_status_t hvd_engine_reduce(hvd_job_t *job, const ar_party_t *party, int reduce,
+                               const ar_data_t *data);
+kvs_status_t hvd_engine_broadcast(hvd_job_t *job, const ar_party_t *party, int root,
+                                  const ar_data_t *data);
+hvd_quick_t *hvd_engine_quick(const hvd_job_t *job); /* NULL: not on this job's engine */
+
+#endif
