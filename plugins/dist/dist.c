@@ -2,10 +2,11 @@
 /* dist.c - the backends of the parameter server: what the core calls, given on to a worker, to a store
  * in this process (a job of one worker that was told of no server), or refused in a process that is a
  * server or a scheduler. */
-#include "dist_link.h"
 #include "dist_local.h"
+#include "dist_net.h"
 #include "dist_p3.h"
-#include "dist_role.h"
+#include "dist_server.h"
+#include "dist_worker.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,10 +16,10 @@ typedef struct dist_store {
     uint16_t n_codecs;    /* of it: calls of set_gradient_compression */
     dist_nonfinite_t nonfinite;
     bool p3; /* slices by priority, and updates by the workers */
-    dist_link_t *link;
-    kvs_devhost_t *devices; /* NULL: not a worker */
-    dist_worker_t *worker;  /* or */
-    dist_role_t *role;      /* or neither: in this process */
+    kvs_net_process_t *process;
+    kvs_devhost_t *devices;     /* NULL: not a worker */
+    dist_worker_t *worker;      /* or */
+    kvs_net_service_t *service; /* or neither: in this process */
 } dist_store_t;
 
 /* ---- Opening and closing ------------------------------------------------------------------------------- */
@@ -39,20 +40,22 @@ static kvs_status_t open_worker(dist_store_t *store, const kvs_net_settings_t *s
         .timeout_ms = kvs_option_ms(config, "timeout"),
         .cut_elems = strtoll(kvs_plugin_host->option(config, "bigarray_bound"), NULL, 10),
         .slice = store->p3 ? dist_p3_slice(kvs_plugin_host->option(config, "slice_threshold")) : 0};
-    kvs_status_t status = dist_link_get(settings, &store->link);
+    kvs_status_t status = kvs_net_process_join(&dist_plugin, settings, &store->process);
 
     if (status != KVS_OK) {
         return status;
     }
-    worker_args.node = dist_link_node(store->link);
+    worker_args.node = kvs_net_process_node(store->process);
     status = dist_worker_new(&worker_args, &store->worker);
     if (status != KVS_OK) {
         return status;
     }
-    dist_link_add(store->link, store->worker);
-    status = dist_worker_open(store->worker);
+    status = kvs_net_process_add(store->process, store->worker);
+    if (status == KVS_OK) {
+        status = dist_worker_open(store->worker);
+    }
     if (status != KVS_OK) {
-        dist_link_remove(store->link, store->worker);
+        kvs_net_process_remove(store->process, store->worker);
         dist_worker_free(store->worker);
     }
     return status;
@@ -87,8 +90,9 @@ static kvs_status_t dist_open(void *state, const kvs_open_args_t *args)
     }
     settings.window_bytes = store->p3 ? DIST_P3_WINDOW : settings.window_bytes;
     if (settings.role != KVS_NET_WORKER) {
-        return dist_role_open(&settings, kvs_plugin_host->option(args->config, "announce"),
-                              &store->role);
+        return kvs_net_service_open(&dist_plugin, &settings,
+                                    kvs_plugin_host->option(args->config, "announce"),
+                                    &store->service);
     }
     status = kvs_devhost_new(store, run, &store->devices);
     if (status == KVS_OK) {
@@ -107,11 +111,12 @@ static kvs_status_t dist_close(void *state, int64_t timeout_ms)
 
     kvs_devhost_free(store->devices);
     if (store->worker != NULL) {
-        dist_link_remove(store->link, store->worker);
+        kvs_net_process_remove(store->process, store->worker);
         return dist_worker_close(store->worker, timeout_ms);
     }
-    return store->role != NULL ? dist_role_close(store->role, dist_net_timeout(timeout_ms))
-                               : kvs_hoststore_close(&store->host, timeout_ms);
+    return store->service != NULL
+               ? kvs_net_service_close(store->service, dist_net_timeout(timeout_ms))
+               : kvs_hoststore_close(&store->host, timeout_ms);
 }
 
 static void dist_key_release(void *state, kvs_key_entry_t *key)
@@ -120,7 +125,7 @@ static void dist_key_release(void *state, kvs_key_entry_t *key)
 
     if (store->worker != NULL) {
         dist_worker_key_release(store->worker, key);
-    } else if (store->role == NULL) {
+    } else if (store->service == NULL) {
         kvs_hoststore_key_release(&store->host, key);
         *(dist_key_t *)key->state = (dist_key_t){.worker = NULL};
     }
@@ -132,8 +137,8 @@ static kvs_status_t dist_issue(void *state, kvs_op_t *op)
 {
     dist_store_t *store = state;
 
-    if (store->role != NULL) {
-        return dist_role_refuse(store->role, "an operation");
+    if (store->service != NULL) {
+        return kvs_net_service_refuse(store->service, "an operation");
     }
     kvs_status_t status = dist_sparse_issue(op);
 
@@ -152,8 +157,8 @@ static kvs_status_t dist_run(void *state, kvs_op_t *op)
 /* What optimizers in the store are for; operations issued before come before it. */
 static kvs_status_t check_optimizer(const dist_store_t *store, const char *what)
 {
-    if (store->role != NULL) {
-        return dist_role_refuse(store->role, what);
+    if (store->service != NULL) {
+        return kvs_net_service_refuse(store->service, what);
     }
     kvs_devhost_drain(store->devices);
     return store->p3 ? kvs_fail(KVS_ERR_NOT_IMPLEMENTED,
@@ -225,8 +230,8 @@ static kvs_status_t dist_set_gradient_compression(void *state, const kvs_param_t
     dist_store_t *store = state;
     kvs_status_t status;
 
-    if (store->role != NULL) {
-        return dist_role_refuse(store->role, "set_gradient_compression");
+    if (store->service != NULL) {
+        return kvs_net_service_refuse(store->service, "set_gradient_compression");
     }
     kvs_devhost_drain(store->devices);
     if (store->worker != NULL) {
@@ -242,8 +247,8 @@ static kvs_status_t dist_set_gradient_compression(void *state, const kvs_param_t
 static kvs_status_t give(const dist_store_t *store, const char *what, int of_worker, int alone,
                          int *ret)
 {
-    if (store->role != NULL) {
-        return dist_role_refuse(store->role, what);
+    if (store->service != NULL) {
+        return kvs_net_service_refuse(store->service, what);
     }
     *ret = store->worker != NULL ? of_worker : alone;
     return KVS_OK;
@@ -277,8 +282,8 @@ static kvs_status_t dist_barrier(void *state)
 {
     dist_store_t *store = state;
 
-    if (store->role != NULL) {
-        return dist_role_refuse(store->role, "barrier");
+    if (store->service != NULL) {
+        return kvs_net_service_refuse(store->service, "barrier");
     }
     kvs_devhost_drain(store->devices);
     return store->worker != NULL ? dist_worker_barrier(store->worker) : KVS_OK;
@@ -288,8 +293,8 @@ static kvs_status_t dist_join_last(void *state, int *ret_last_rank)
 {
     dist_store_t *store = state;
 
-    if (store->role != NULL) {
-        return dist_role_refuse(store->role, "join");
+    if (store->service != NULL) {
+        return kvs_net_service_refuse(store->service, "join");
     }
     kvs_devhost_drain(store->devices);
     *ret_last_rank = 0;
@@ -307,8 +312,8 @@ static kvs_status_t dist_send_command(void *state, int head, const void *body, s
 {
     dist_store_t *store = state;
 
-    if (store->role != NULL) {
-        return dist_role_refuse(store->role, "send_command_to_servers");
+    if (store->service != NULL) {
+        return kvs_net_service_refuse(store->service, "send_command_to_servers");
     }
     kvs_devhost_drain(store->devices);
     return store->worker != NULL ? dist_worker_send_command(store->worker, head, body, n_bytes)
@@ -330,20 +335,26 @@ static kvs_status_t dist_run_server(void *state)
 {
     dist_store_t *store = state;
 
-    return store->role != NULL
-               ? dist_role_run(store->role)
+    return store->service != NULL
+               ? kvs_net_service_run(store->service)
                : kvs_fail(KVS_ERR_STATE,
                           "run_server: this process is a worker; its role is set by KVSTORE_ROLE");
 }
 
 static kvs_status_t dist_set_controller(void *state, kvs_controller_t fn, void *arg)
 {
-    dist_store_t *store = state;
+    const dist_store_t *store = state;
+    kvs_net_server_t *server =
+        store->service == NULL ? NULL : kvs_net_service_server(store->service);
 
-    return store->role != NULL
-               ? dist_role_set_controller(store->role, fn, arg)
-               : kvs_fail(KVS_ERR_STATE, "set_controller: this process is a worker; commands go to "
-                                         "servers (KVSTORE_ROLE)");
+    if (server == NULL) {
+        return kvs_fail(KVS_ERR_STATE,
+                        "set_controller: this process is a %s; commands go to servers "
+                        "(KVSTORE_ROLE)",
+                        store->service == NULL ? "worker" : "scheduler");
+    }
+    dist_server_set_controller(server, fn, arg);
+    return KVS_OK;
 }
 
 static kvs_status_t dist_delete_keys(void *state, kvs_key_entry_t *const *keys, size_t n_keys)

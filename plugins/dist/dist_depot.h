@@ -21,6 +21,7 @@
 
 #include <stdbool.h>
 
+typedef struct dist_server dist_server_t;
 typedef struct dist_depot dist_depot_t;
 typedef struct dist_entry dist_entry_t;
 typedef struct dist_name dist_name_t;

@@ -3,54 +3,44 @@
  * to leave, time is told. All of it on the node's I/O thread; others only wait for the end. */
 #include "dist_server.h"
 
+#include "dist_net.h"
 #include "dist_out.h"
 #include "dist_p3.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define TICK_MS 100
 
 struct dist_server {
-    kvs_net_node_t *node; /* fixed after open */
+    kvs_net_server_t *net; /* fixed after open */
     char *job_id;
     kvs_net_window_t *window; /* NULL: it could not be opened */
     /* the I/O thread's */
     dist_depot_t *depots;
     dist_outs_t *outs; /* NULL until there is a store */
     dist_wait_t *waits;
-    bool ticks;
     dist_profile_t profile;
     int n_gone;  /* room of `gone` */
     char **gone; /* by rank: why the worker pushes no more; NULL: it is there */
 
     pthread_mutex_t lock;
-    pthread_cond_t changed;
-    dist_commands_t commands; /* guarded by lock, as what follows */
-    bool ended;
-    kvs_status_t status;
-    char *text;
+    dist_commands_t commands; /* guarded by lock */
 };
 
 /* ---- Things that wait ------------------------------------------------------------------------------- */
 
-static void tick(void *arg)
+static int tick(void *arg, int64_t now_ns)
 {
     dist_server_t *server = arg;
-    int64_t now = dist_now_ns();
 
     for (dist_wait_t *wait = server->waits, *next; wait != NULL; wait = next) {
         next = wait->next;
-        wait->look(wait, now);
+        wait->look(wait, now_ns);
     }
-    if (server->waits == NULL) {
-        server->ticks = false;
-        (void)kvs_net_node_set_tick(server->node, 0, NULL, NULL); /* nothing else can be done */
-    }
+    return server->waits != NULL;
 }
 
 void dist_wait_begin(dist_server_t *server, dist_wait_t *wait)
@@ -65,9 +55,7 @@ void dist_wait_begin(dist_server_t *server, dist_wait_t *wait)
         wait->next->prev = wait;
     }
     server->waits = wait;
-    if (!server->ticks) {
-        server->ticks = kvs_net_node_set_tick(server->node, TICK_MS, tick, server) == KVS_OK;
-    }
+    kvs_net_server_hurry(server->net);
 }
 
 void dist_wait_end(dist_server_t *server, dist_wait_t *wait)
@@ -117,12 +105,12 @@ static dist_depot_t *new_depot(dist_server_t *server, uint32_t number)
         return NULL;
     }
     depot->server = server;
-    depot->node = server->node;
+    depot->node = dist_server_node(server);
     depot->outs = server->outs;
     depot->number = number;
-    depot->rank = kvs_net_node_rank(server->node);
-    depot->n_workers = kvs_net_node_count(server->node, KVS_NET_WORKER);
-    depot->n_servers = kvs_net_node_count(server->node, KVS_NET_SERVER);
+    depot->rank = kvs_net_node_rank(dist_server_node(server));
+    depot->n_workers = kvs_net_node_count(dist_server_node(server), KVS_NET_WORKER);
+    depot->n_servers = kvs_net_node_count(dist_server_node(server), KVS_NET_SERVER);
     depot->closed = calloc((size_t)depot->n_workers + 1, sizeof(*depot->closed));
     depot->sources = calloc((size_t)depot->n_workers + 1, sizeof(void *));
     depot->scratch = aligned_alloc(64, DIST_PART_BYTES);
@@ -150,16 +138,15 @@ static void open_depot(dist_server_t *server, const kvs_net_event_t *event)
     uint32_t number = event->store;
     dist_depot_t *depot;
 
-    pthread_mutex_lock(&server->lock); /* until the node is set: this may be its first event */
-    pthread_mutex_unlock(&server->lock);
     if (server->outs == NULL &&
-        dist_outs_new(kvs_net_node_count(server->node, KVS_NET_WORKER), &server->outs) != KVS_OK) {
+        dist_outs_new(kvs_net_node_count(dist_server_node(server), KVS_NET_WORKER),
+                      &server->outs) != KVS_OK) {
         depot = NULL;
     } else {
         depot = new_depot(server, number);
     }
     if (depot == NULL) {
-        (void)kvs_net_node_tell(server->node, number, KVS_ERR_NO_MEMORY,
+        (void)kvs_net_node_tell(dist_server_node(server), number, KVS_ERR_NO_MEMORY,
                                 "a server has no memory for the store");
         return;
     }
@@ -283,7 +270,7 @@ static void lose_worker(dist_server_t *server, const kvs_net_peer_t *peer, const
         }
     }
     if (server->outs != NULL) { /* what it was sent is dropped */
-        dist_out_go_on(server->outs, server->node, peer->rank);
+        dist_out_go_on(server->outs, dist_server_node(server), peer->rank);
     }
 }
 
@@ -306,7 +293,7 @@ dist_profile_t *dist_server_profile(dist_server_t *server)
 
 kvs_net_node_t *dist_server_node(const dist_server_t *server)
 {
-    return server->node;
+    return kvs_net_server_node(server->net);
 }
 
 const char *dist_server_job(const dist_server_t *server)
@@ -381,21 +368,9 @@ void dist_depot_send_record(dist_depot_t *depot, int worker, uint64_t request,
 
 /* ---- The end, and commands ----------------------------------------------------------------------------------------- */
 
-static void end(dist_server_t *server, kvs_status_t status, const char *text)
-{
-    pthread_mutex_lock(&server->lock);
-    if (!server->ended) {
-        server->ended = true;
-        server->status = status;
-        server->text = strdup(text);
-        pthread_cond_broadcast(&server->changed);
-    }
-    pthread_mutex_unlock(&server->lock);
-}
-
 void dist_server_stop(dist_server_t *server)
 {
-    end(server, KVS_OK, "");
+    kvs_net_server_stop(server->net);
 }
 
 dist_commands_t *dist_server_lock_commands(dist_server_t *server)
@@ -406,12 +381,14 @@ dist_commands_t *dist_server_lock_commands(dist_server_t *server)
 
 void dist_server_unlock_commands(dist_server_t *server)
 {
-    pthread_cond_broadcast(&server->changed);
     pthread_mutex_unlock(&server->lock);
+    kvs_net_server_wake(server->net);
 }
 
-void dist_server_set_controller(dist_server_t *server, kvs_controller_t fn, void *arg)
+void dist_server_set_controller(kvs_net_server_t *net, kvs_controller_t fn, void *arg)
 {
+    dist_server_t *server = kvs_net_server_arg(net);
+
     pthread_mutex_lock(&server->lock);
     server->commands.controller = fn;
     server->commands.arg = arg;
@@ -419,19 +396,23 @@ void dist_server_set_controller(dist_server_t *server, kvs_controller_t fn, void
 }
 
 /* On the thread that serves; the lock is released while one runs. */
-static void run_commands_locked(dist_server_t *server)
+static void run_commands(void *arg)
 {
+    dist_server_t *server = arg;
     dist_command_t *command;
 
+    pthread_mutex_lock(&server->lock);
     server->commands.held = false;
-    while (!server->ended && (command = dist_commands_take(&server->commands)) != NULL) {
+    while (!kvs_net_server_has_ended(server->net) &&
+           (command = dist_commands_take(&server->commands)) != NULL) {
         kvs_controller_t controller = server->commands.controller;
-        void *arg = server->commands.arg;
+        void *controller_arg = server->commands.arg;
 
         pthread_mutex_unlock(&server->lock);
-        dist_command_run(command, server->node, controller, arg);
+        dist_command_run(command, dist_server_node(server), controller, controller_arg);
         pthread_mutex_lock(&server->lock);
     }
+    pthread_mutex_unlock(&server->lock);
 }
 
 /* ---- Messages ----------------------------------------------------------------------------------------- */
@@ -727,11 +708,8 @@ static void on_event(void *arg, const kvs_net_event_t *event)
         break;
     case KVS_NET_EVENT_ROOM:
         if (server->outs != NULL && event->peer->role == KVS_NET_WORKER) {
-            dist_out_go_on(server->outs, server->node, event->peer->rank);
+            dist_out_go_on(server->outs, dist_server_node(server), event->peer->rank);
         }
-        break;
-    case KVS_NET_EVENT_ENDED:
-        end(server, event->status, event->text);
         break;
     default:
         /* Errors are the workers' to tell, and of deaths each of them is told by the scheduler: then
@@ -761,40 +739,30 @@ static void free_server(dist_server_t *server)
     free(server->gone);
     dist_profile_release(&server->profile);
     free(server->job_id);
-    free(server->text);
-    pthread_cond_destroy(&server->changed);
     pthread_mutex_destroy(&server->lock);
     free(server);
 }
 
-kvs_status_t dist_server_open(kvs_net_job_t *job, const kvs_net_fact_t *facts, uint32_t n_facts,
-                              const char *job_id, bool with_controller, dist_server_t **ret_server)
+kvs_status_t dist_server_open(kvs_net_job_t *job, const kvs_net_settings_t *settings,
+                              int is_service, kvs_net_server_t **ret_server)
 {
     dist_server_t *server = calloc(1, sizeof(*server));
-    kvs_net_node_args_t args = KVS_NET_NODE_ARGS_INIT;
-    pthread_condattr_t monotonic;
+    kvs_net_server_args_t args = KVS_NET_SERVER_ARGS_INIT;
     kvs_status_t status;
 
     if (server == NULL) {
         return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for a server");
     }
     pthread_mutex_init(&server->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&server->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-    server->commands.held = with_controller;
-    server->job_id = strdup(job_id);
-    args.role = KVS_NET_SERVER;
-    args.facts = facts;
-    args.n_facts = n_facts;
-    args.group = "dist";
+    server->commands.held = is_service != 0;
+    server->job_id = strdup(settings->job_id);
     args.message = on_message;
     args.event = on_event;
+    args.tick = tick;
+    args.tick_ms = TICK_MS;
+    args.serve = run_commands;
     args.arg = server;
-    pthread_mutex_lock(&server->lock);
-    status = kvs_net_node_open(job, &args, &server->node);
-    pthread_mutex_unlock(&server->lock);
+    status = kvs_net_server_open(job, &dist_plugin, &args, &server->net);
     if (status != KVS_OK) {
         free_server(server);
         return status;
@@ -803,65 +771,17 @@ kvs_status_t dist_server_open(kvs_net_job_t *job, const kvs_net_fact_t *facts, u
         kvs_log(KVS_LOG_WARN, "dist", "`kvstore status` won't show this server: %s",
                 kvs_plugin_host->last_error());
     }
-    *ret_server = server;
+    *ret_server = server->net;
     return KVS_OK;
 }
 
-kvs_status_t dist_server_wait_ready(dist_server_t *server)
+kvs_status_t dist_server_close(kvs_net_server_t *net, int64_t timeout_ms)
 {
-    return kvs_net_node_wait_ready(server->node, -1);
-}
-
-static struct timespec time_after(int64_t timeout_ms)
-{
-    struct timespec time;
-    int64_t ns;
-
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    ns = time.tv_nsec + timeout_ms % 1000 * 1000000;
-    time.tv_sec += timeout_ms / 1000 + ns / 1000000000;
-    time.tv_nsec = ns % 1000000000;
-    return time;
-}
-
-kvs_status_t dist_server_wait_end(dist_server_t *server, int64_t timeout_ms)
-{
-    struct timespec deadline = time_after(timeout_ms < 0 ? 0 : timeout_ms);
-    kvs_status_t status = KVS_ERR_TIMEOUT;
-    int waited = 0;
-
-    pthread_mutex_lock(&server->lock);
-    while (!server->ended && waited != ETIMEDOUT) {
-        run_commands_locked(server);
-        if (server->ended) {
-            break;
-        }
-        waited = timeout_ms < 0
-                     ? pthread_cond_wait(&server->changed, &server->lock)
-                     : pthread_cond_timedwait(&server->changed, &server->lock, &deadline);
-    }
-    if (!server->ended) {
-        (void)kvs_fail(KVS_ERR_TIMEOUT, "the server goes on");
-    } else {
-        status = server->status;
-        if (status != KVS_OK) {
-            (void)kvs_fail(status, "%s", server->text == NULL ? "no memory" : server->text);
-        }
-    }
-    pthread_mutex_unlock(&server->lock);
-    return status;
-}
-
-kvs_status_t dist_server_close(dist_server_t *server, int64_t timeout_ms)
-{
+    dist_server_t *server = kvs_net_server_arg(net);
     kvs_status_t status;
 
-    if (server == NULL) {
-        return KVS_OK;
-    }
     kvs_net_window_close(server->window);
-    status = kvs_net_node_close(server->node, timeout_ms);
-    server->node = NULL;
+    status = kvs_net_server_close(net, timeout_ms);
     free_server(server);
     return status;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* crew.h - processes of a job, each running node_main.c with an environment of its own, told what to
- * do line by line and heard in the same way. All waits have a deadline; at the end of a test nobody may
+/* crew.h - processes of a job, each running NET_NODE with an environment of its own, told what to do
+ * line by line and heard in the same way. All waits have a deadline; at the end of a test nobody may
  * be left. */
 #ifndef CREW_H
 #define CREW_H

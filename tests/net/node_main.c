@@ -5,6 +5,7 @@
  * Results are "COMMAND KVS_OK" or "COMMAND STATUS: TEXT". Servers echo what they receive; servers and
  * scheduler end by themselves when the job has ended, with exit status 0 or, after "ended", 3. */
 #include "kt.h"
+#include "say.h"
 
 #include <kvstore/net.h>
 
@@ -24,7 +25,6 @@ static kvs_net_job_t *job;
 static kvs_net_node_t *worker, *server;
 static kvs_net_store_t *store;
 static kvs_net_segment_t *segment;
-static pthread_mutex_t out_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic int end_status; /* of a server's job */
 static int end_fd;             /* readable once that has ended */
 
@@ -34,29 +34,6 @@ static pthread_cond_t storm_moves = PTHREAD_COND_INITIALIZER;
 static uint32_t n_echoes, n_wrong; /* guarded by storm_lock */
 static bool has_lost;              /* somebody: likewise */
 static _Atomic bool is_storm;
-
-static void line(const char *format, ...) KVS_PRINTF(1, 2);
-static void line(const char *format, ...)
-{
-    va_list args;
-
-    pthread_mutex_lock(&out_lock);
-    va_start(args, format);
-    vprintf(format, args);
-    va_end(args);
-    putchar('\n');
-    fflush(stdout);
-    pthread_mutex_unlock(&out_lock);
-}
-
-static void result(const char *command, kvs_status_t status)
-{
-    if (status == KVS_OK) {
-        line("%s KVS_OK", command);
-    } else {
-        line("%s %s: %s", command, kvs_status_name(status), kvs_last_error());
-    }
-}
 
 /* ---- Callbacks ------------------------------------------------------------------------------- */
 
@@ -71,7 +48,7 @@ static void on_event(void *arg, const kvs_net_event_t *event)
         pthread_cond_signal(&storm_moves);
         pthread_mutex_unlock(&storm_lock);
     }
-    line("event %s %s: %s", names[event->kind], kvs_status_name(event->status), event->text);
+    say_line("event %s %s: %s", names[event->kind], kvs_status_name(event->status), event->text);
     if (event->kind == KVS_NET_EVENT_ENDED && arg == &server) {
         end_status = event->status;
         if (settings.role == KVS_NET_SERVER) {
@@ -106,7 +83,7 @@ static void on_message(void *arg, kvs_net_message_t *message)
     } else if (is_storm) {
         take_echo(message);
     } else {
-        line("message of %zu bytes from %s", message->n_body_bytes, message->from->label);
+        say_line("message of %zu bytes from %s", message->n_body_bytes, message->from->label);
     }
     kvs_net_message_release(message);
 }
@@ -142,9 +119,9 @@ static void do_open(void)
     if (status == KVS_OK && settings.role == KVS_NET_WORKER) {
         status = open_node(KVS_NET_WORKER, &worker);
     }
-    result("open", status);
+    say_result("open", status);
     if (status == KVS_OK && settings.role == KVS_NET_SCHEDULER) {
-        line("address %s", kvs_net_job_scheduler(job));
+        say_line("address %s", kvs_net_job_scheduler(job));
     }
 }
 
@@ -157,12 +134,13 @@ static void do_ready(const char *words)
 {
     kvs_status_t status = kvs_net_node_wait_ready(node(), strtol(words, NULL, 10));
 
-    result("ready", status);
+    say_result("ready", status);
     if (status == KVS_OK) {
-        line("rank %d of %d, %d servers, local %d, host server %d", kvs_net_node_rank(node()),
-             kvs_net_node_count(node(), KVS_NET_WORKER), kvs_net_node_count(node(), KVS_NET_SERVER),
-             kvs_net_node_local_rank(node()), kvs_net_job_hosts_server(job));
-        line("listens %s", kvs_net_node_self(node())->address);
+        say_line("rank %d of %d, %d servers, local %d, host server %d", kvs_net_node_rank(node()),
+                 kvs_net_node_count(node(), KVS_NET_WORKER),
+                 kvs_net_node_count(node(), KVS_NET_SERVER), kvs_net_node_local_rank(node()),
+                 kvs_net_job_hosts_server(job));
+        say_line("listens %s", kvs_net_node_self(node())->address);
     }
 }
 
@@ -176,7 +154,7 @@ static void do_store(const char *words)
     args.type = type;
     args.message = on_message;
     args.arg = &worker;
-    result("store", kvs_net_store_open(worker, &args, timeout_ms, &store));
+    say_result("store", kvs_net_store_open(worker, &args, timeout_ms, &store));
 }
 
 static void do_send(const char *words)
@@ -190,8 +168,8 @@ static void do_send(const char *words)
     body = calloc(1, n_bytes + 1);
     send.body = body;
     send.n_body_bytes = n_bytes;
-    result("send",
-           kvs_net_send_wait(node(), kvs_net_node_peer(node(), role, rank), &send, PATIENCE_MS));
+    say_result("send", kvs_net_send_wait(node(), kvs_net_node_peer(node(), role, rank), &send,
+                                         PATIENCE_MS));
     free(body);
 }
 
@@ -214,7 +192,7 @@ static void do_storm(const char *words)
         send.n_body_bytes = i % 8 == 0 ? 20000 : 4;
         status = kvs_net_send_wait(worker, to, &send, PATIENCE_MS);
         if (i == n / 2) {
-            line("half");
+            say_line("half");
         }
     }
     pthread_mutex_lock(&storm_lock);
@@ -225,9 +203,9 @@ static void do_storm(const char *words)
     is_storm = false;
     free(body);
     if (status == KVS_OK) {
-        line("storm %u echoes, %u out of order", n_echoes, n_wrong);
+        say_line("storm %u echoes, %u out of order", n_echoes, n_wrong);
     } else {
-        result("storm", status);
+        say_result("storm", status);
     }
 }
 
@@ -236,11 +214,11 @@ static void do_traffic(void)
     kvs_net_traffic_t traffic = KVS_NET_TRAFFIC_INIT;
 
     kvs_net_node_traffic(node(), &traffic);
-    line("traffic shm %llu %llu tcp %llu %llu",
-         (unsigned long long)traffic.sent[KVS_NET_PATH_SHM].n_messages,
-         (unsigned long long)traffic.received[KVS_NET_PATH_SHM].n_messages,
-         (unsigned long long)traffic.sent[KVS_NET_PATH_TCP].n_messages,
-         (unsigned long long)traffic.received[KVS_NET_PATH_TCP].n_messages);
+    say_line("traffic shm %llu %llu tcp %llu %llu",
+             (unsigned long long)traffic.sent[KVS_NET_PATH_SHM].n_messages,
+             (unsigned long long)traffic.received[KVS_NET_PATH_SHM].n_messages,
+             (unsigned long long)traffic.sent[KVS_NET_PATH_TCP].n_messages,
+             (unsigned long long)traffic.received[KVS_NET_PATH_TCP].n_messages);
 }
 
 /* "limit BYTES": no file, and no memory of a memfd, may be larger. */
@@ -250,13 +228,13 @@ static void do_limit(const char *words)
 
     getrlimit(RLIMIT_FSIZE, &limit);
     limit.rlim_cur = strtoul(words, NULL, 10);
-    line("limit %d", setrlimit(RLIMIT_FSIZE, &limit));
+    say_line("limit %d", setrlimit(RLIMIT_FSIZE, &limit));
 }
 
 /* "segment BYTES" makes one, "map RANK BYTES" opens a worker's; its first bytes are a gate. */
 static void do_segment(const char *words)
 {
-    result("segment", kvs_net_segment_new(node(), "arena", strtoul(words, NULL, 10), &segment));
+    say_result("segment", kvs_net_segment_new(node(), "arena", strtoul(words, NULL, 10), &segment));
 }
 
 static void do_map(const char *words)
@@ -265,8 +243,8 @@ static void do_map(const char *words)
     size_t n_bytes = 0;
 
     sscanf(words, "%d %zu", &rank, &n_bytes);
-    result("map", kvs_net_segment_open(node(), kvs_net_node_peer(node(), KVS_NET_WORKER, rank),
-                                       "arena", n_bytes, PATIENCE_MS, &segment));
+    say_result("map", kvs_net_segment_open(node(), kvs_net_node_peer(node(), KVS_NET_WORKER, rank),
+                                           "arena", n_bytes, PATIENCE_MS, &segment));
 }
 
 /* "gate RANK VALUE": wait for it, giving up with that worker; "raise VALUE". */
@@ -276,10 +254,10 @@ static void do_gate(const char *words)
     unsigned value = 0;
 
     sscanf(words, "%d %u", &rank, &value);
-    result("gate",
-           kvs_net_gate_wait(node(), kvs_net_segment_data(segment), value,
-                             rank < 0 ? NULL : kvs_net_node_peer(node(), KVS_NET_WORKER, rank),
-                             PATIENCE_MS));
+    say_result("gate",
+               kvs_net_gate_wait(node(), kvs_net_segment_data(segment), value,
+                                 rank < 0 ? NULL : kvs_net_node_peer(node(), KVS_NET_WORKER, rank),
+                                 PATIENCE_MS));
 }
 
 static void do_raise(const char *words)
@@ -287,7 +265,7 @@ static void do_raise(const char *words)
     kvs_net_gate_t *gate = kvs_net_segment_data(segment);
 
     kvs_net_gate_raise(gate, (uint32_t)strtoul(words, NULL, 10));
-    line("raise %u", kvs_net_gate_value(gate));
+    say_line("raise %u", kvs_net_gate_value(gate));
 }
 
 static void do_dead(const char *words)
@@ -299,9 +277,9 @@ static void do_dead(const char *words)
     sscanf(words, "%ld", &silent_ms);
     status = kvs_net_node_num_dead(node(), 7, silent_ms, PATIENCE_MS, &dead);
     if (status == KVS_OK) {
-        line("dead %d", dead);
+        say_line("dead %d", dead);
     } else {
-        result("dead", status);
+        say_result("dead", status);
     }
 }
 
@@ -327,7 +305,7 @@ static void do_fork(void)
         _exit(use_in_child());
     }
     waitpid(child, &status, 0);
-    line("fork %d", WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+    say_line("fork %d", WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }
 
 static bool is(const char *command, const char *name, const char **ret_words)
@@ -355,9 +333,9 @@ static bool obey(const char *command)
     } else if (is(command, "send", &words)) {
         do_send(words);
     } else if (is(command, "barrier", &words)) {
-        result("barrier", kvs_net_store_barrier(store, strtol(words, NULL, 10)));
+        say_result("barrier", kvs_net_store_barrier(store, strtol(words, NULL, 10)));
     } else if (is(command, "closestore", &words)) {
-        result("closestore", kvs_net_store_close(store, strtol(words, NULL, 10)));
+        say_result("closestore", kvs_net_store_close(store, strtol(words, NULL, 10)));
         store = NULL;
     } else if (is(command, "storm", &words)) {
         do_storm(words);
@@ -380,7 +358,7 @@ static bool obey(const char *command)
     } else if (is(command, "quit", &words)) {
         return false;
     } else {
-        line("what? %s", command);
+        say_line("what? %s", command);
     }
     return true;
 }
@@ -392,22 +370,22 @@ static int close_all(void)
     kvs_status_t end = KVS_OK;
 
     if (store != NULL) {
-        result("closestore", kvs_net_store_close(store, PATIENCE_MS));
+        say_result("closestore", kvs_net_store_close(store, PATIENCE_MS));
     }
     kvs_net_segment_close(segment);
     if (worker != NULL) {
-        result("close", kvs_net_node_close(worker, PATIENCE_MS));
+        say_result("close", kvs_net_node_close(worker, PATIENCE_MS));
     }
     if (server != NULL) {
-        result("close", kvs_net_node_close(server, PATIENCE_MS));
+        say_result("close", kvs_net_node_close(server, PATIENCE_MS));
     }
     if (job != NULL && settings.role == KVS_NET_SCHEDULER) {
         end = kvs_net_job_wait_end(job, -1);
-        result("end", end);
+        say_result("end", end);
     }
     if (job != NULL) {
-        result("closejob",
-               kvs_net_job_close(job, settings.role == KVS_NET_SCHEDULER ? 0 : PATIENCE_MS));
+        say_result("closejob",
+                   kvs_net_job_close(job, settings.role == KVS_NET_SCHEDULER ? 0 : PATIENCE_MS));
     }
     return end != KVS_OK || (settings.role == KVS_NET_SERVER && end_status != KVS_OK) ? 3 : 0;
 }

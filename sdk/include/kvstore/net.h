@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* net.h - libkvstore-net.a: what backends of several processes share: who is in the job, messages
  * between its members, and who of them is still alive. Linked statically into a plugin; its only
- * state is kvs_plugin_host.
+ * state is kvs_plugin_host, and the process's part in a job (process.h).
  *
  * A *job* is W workers, S servers and a scheduler, which holds membership and never touches values.
  * A process opens its job, then a *node* for each role it plays, then *stores* on its worker node:
@@ -10,6 +10,7 @@
  *         -> kvs_net_store_open -> kvs_net_send … kvs_net_barrier … -> kvs_net_store_close
  *
  * A plugin keeps job and node from its first store until the process ends: stores come and go.
+ * process.h does that, and has what servers and schedulers are around it.
  *
  * Threads. Each node has one I/O thread, and every callback runs on it, one at a time. A callback
  * may send, release messages and tell errors; it must not block, and functions that wait are

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* server.c - a plugin's server: its node, time while something is pending, and whoever waits for its
+ * end; and the processes that are nothing but a server or the scheduler. */
+#include "pulse.h"
+
+#include <kvstore/process.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CLOSE_MS 5000 /* of a service: for what is on its way */
+
+struct kvs_net_server {
+    kvs_net_server_args_t args; /* fixed after open, as `node` */
+    kvs_net_node_t *node;
+    net_pulse_t pulse; /* the I/O thread's */
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool is_woken; /* guarded by lock, as what follows */
+    bool has_ended;
+    kvs_status_t status;
+    char *text;
+};
+
+/* ---- On the I/O thread --------------------------------------------------------------------------- */
+
+static bool beat(void *arg, int64_t now_ns)
+{
+    const kvs_net_server_t *server = arg;
+
+    return server->args.tick(server->args.arg, now_ns) != 0;
+}
+
+void kvs_net_server_hurry(kvs_net_server_t *server)
+{
+    server->pulse.node = server->node;
+    net_pulse_hurry(&server->pulse);
+}
+
+static void end(kvs_net_server_t *server, kvs_status_t status, const char *text)
+{
+    pthread_mutex_lock(&server->lock);
+    if (!server->has_ended) {
+        server->has_ended = true;
+        server->status = status;
+        server->text = strdup(text);
+        pthread_cond_broadcast(&server->changed);
+    }
+    pthread_mutex_unlock(&server->lock);
+}
+
+static void on_message(void *arg, kvs_net_message_t *message)
+{
+    const kvs_net_server_t *server = arg;
+
+    server->args.message(server->args.arg, message);
+}
+
+static void on_event(void *arg, const kvs_net_event_t *event)
+{
+    kvs_net_server_t *server = arg;
+
+    server->args.event(server->args.arg, event);
+    if (event->kind == KVS_NET_EVENT_ENDED) {
+        end(server, event->status, event->text);
+    }
+}
+
+/* ---- The life of a server ------------------------------------------------------------------------ */
+
+static void free_server(kvs_net_server_t *server)
+{
+    free(server->text);
+    pthread_cond_destroy(&server->changed);
+    pthread_mutex_destroy(&server->lock);
+    free(server);
+}
+
+kvs_status_t kvs_net_server_open(kvs_net_job_t *job, const kvs_net_plugin_t *plugin,
+                                 const kvs_net_server_args_t *args, kvs_net_server_t **ret_server)
+{
+    kvs_net_server_t *server = calloc(1, sizeof(*server));
+    kvs_net_node_args_t node = KVS_NET_NODE_ARGS_INIT;
+    kvs_status_t status;
+
+    if (server == NULL) {
+        return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for a server");
+    }
+    server->args = *args;
+    server->pulse = (net_pulse_t){.fast_ms = args->tick_ms, .beat = beat, .arg = server};
+    pthread_mutex_init(&server->lock, NULL);
+    net_cond_init(&server->changed);
+    node.role = KVS_NET_SERVER;
+    node.facts = plugin->facts;
+    node.n_facts = plugin->n_facts;
+    node.group = plugin->name;
+    node.spares_servers = plugin->spares_servers;
+    node.message = on_message;
+    node.event = on_event;
+    node.arg = server;
+    *ret_server = server; /* its callbacks may want it */
+    status = kvs_net_node_open(job, &node, &server->node);
+    if (status != KVS_OK) {
+        *ret_server = NULL;
+        free_server(server);
+    }
+    return status;
+}
+
+kvs_net_node_t *kvs_net_server_node(const kvs_net_server_t *server)
+{
+    return server->node;
+}
+
+void *kvs_net_server_arg(const kvs_net_server_t *server)
+{
+    return server->args.arg;
+}
+
+void kvs_net_server_wake(kvs_net_server_t *server)
+{
+    pthread_mutex_lock(&server->lock);
+    server->is_woken = true;
+    pthread_cond_broadcast(&server->changed);
+    pthread_mutex_unlock(&server->lock);
+}
+
+void kvs_net_server_stop(kvs_net_server_t *server)
+{
+    end(server, KVS_OK, "");
+}
+
+int kvs_net_server_has_ended(kvs_net_server_t *server)
+{
+    bool has_ended;
+
+    pthread_mutex_lock(&server->lock);
+    has_ended = server->has_ended;
+    pthread_mutex_unlock(&server->lock);
+    return has_ended;
+}
+
+static void serve_locked(kvs_net_server_t *server)
+{
+    server->is_woken = false;
+    pthread_mutex_unlock(&server->lock);
+    server->args.serve(server->args.arg);
+    pthread_mutex_lock(&server->lock);
+}
+
+kvs_status_t kvs_net_server_wait_end(kvs_net_server_t *server, int64_t timeout_ms)
+{
+    int64_t deadline = net_deadline(timeout_ms);
+    kvs_status_t status;
+
+    pthread_mutex_lock(&server->lock);
+    server->is_woken = true;
+    while (!server->has_ended && net_now() < deadline) {
+        if (server->is_woken && server->args.serve != NULL) {
+            serve_locked(server);
+        } else {
+            net_cond_wait(&server->changed, &server->lock, deadline);
+        }
+    }
+    status =
+        !server->has_ended ? kvs_fail(KVS_ERR_TIMEOUT, "the server goes on")
+        : server->status == KVS_OK
+            ? KVS_OK
+            : kvs_fail(server->status, "%s", server->text == NULL ? "no memory" : server->text);
+    pthread_mutex_unlock(&server->lock);
+    return status;
+}
+
+kvs_status_t kvs_net_server_close(kvs_net_server_t *server, int64_t timeout_ms)
+{
+    kvs_status_t status;
+
+    if (server == NULL) {
+        return KVS_OK;
+    }
+    status = kvs_net_node_close(server->node, timeout_ms);
+    free_server(server);
+    return status;
+}
+
+/* ---- Services ------------------------------------------------------------------------------------ */
+
+struct kvs_net_service {
+    const kvs_net_plugin_t *plugin;
+    int role; /* KVS_NET_… */
+    kvs_net_job_t *job;
+    kvs_net_server_t *server; /* NULL: a scheduler */
+};
+
+/* Whoever reads it from a pipe gets all of it. */
+static kvs_status_t announce_address(const char *path, const char *address)
+{
+    FILE *file = fopen(path, "w");
+    int wrote = file != NULL && fprintf(file, "%s\n", address) > 0;
+
+    if (file == NULL || (fclose(file) != 0) || !wrote) {
+        return kvs_fail(KVS_ERR_IO, "announce: %s: %s", path, strerror(errno));
+    }
+    return KVS_OK;
+}
+
+kvs_status_t kvs_net_service_open(const kvs_net_plugin_t *plugin,
+                                  const kvs_net_settings_t *settings, const char *announce,
+                                  kvs_net_service_t **ret_service)
+{
+    kvs_net_service_t *service = calloc(1, sizeof(*service));
+    kvs_status_t status;
+
+    if (service == NULL) {
+        return kvs_fail(KVS_ERR_NO_MEMORY, "no memory to serve");
+    }
+    service->plugin = plugin;
+    service->role = settings->role;
+    status = kvs_net_job_open(settings, &service->job);
+    if (status == KVS_OK && settings->role == KVS_NET_SERVER) {
+        status = plugin->server_open(service->job, settings, 1, &service->server);
+    } else if (status == KVS_OK && announce[0] != '\0') {
+        status = announce_address(announce, kvs_net_job_scheduler(service->job));
+    }
+    if (status != KVS_OK) {
+        (void)kvs_net_service_close(service, 0); /* the first error counts */
+        return status;
+    }
+    *ret_service = service;
+    return KVS_OK;
+}
+
+kvs_net_server_t *kvs_net_service_server(const kvs_net_service_t *service)
+{
+    return service->server;
+}
+
+kvs_status_t kvs_net_service_run(kvs_net_service_t *service)
+{
+    kvs_status_t status;
+
+    if (service->server == NULL) {
+        return kvs_net_job_wait_end(service->job, -1);
+    }
+    status = kvs_net_node_wait_ready(service->server->node, -1);
+    return status == KVS_OK ? kvs_net_server_wait_end(service->server, -1) : status;
+}
+
+kvs_status_t kvs_net_service_close(kvs_net_service_t *service, int64_t timeout_ms)
+{
+    int64_t most = timeout_ms < 0 || timeout_ms > CLOSE_MS ? CLOSE_MS : timeout_ms;
+    kvs_status_t status =
+        service->server == NULL ? KVS_OK : service->plugin->server_close(service->server, most);
+    kvs_status_t closed = kvs_net_job_close(service->job, most);
+
+    free(service);
+    return status != KVS_OK ? status : closed;
+}
+
+kvs_status_t kvs_net_service_refuse(const kvs_net_service_t *service, const char *what)
+{
+    return kvs_fail(KVS_ERR_STATE, "%s: this process is a %s; it serves in run_server", what,
+                    kvs_net_role_name(service->role));
+}
