@@ -248,20 +248,37 @@ kvs_status_t dist_worker_join(dist_worker_t *worker, int *ret_last_rank)
     return status == KVS_OK ? KVS_OK : kvs_fail_context(status, "join");
 }
 
+/* From here on only a delete uses the key. Gives whether one has begun before. */
+static bool begin_delete(dist_worker_t *worker, dist_key_t *key)
+{
+    bool again;
+
+    pthread_mutex_lock(&worker->lock);
+    again = key->state == DIST_KEY_GOING;
+    key->state = DIST_KEY_GOING;
+    pthread_mutex_unlock(&worker->lock);
+    return again;
+}
+
+/* Shard by shard. What has failed half way is gone on with by the next try: a server that was asked, but was
+ * not heard, may have forgotten its shard. */
 static kvs_status_t delete_key(dist_worker_t *worker, dist_key_t *key)
 {
     const dist_record_t *record = &key->record;
+    bool again = begin_delete(worker, key);
     kvs_status_t status = KVS_OK;
 
-    for (uint32_t s = 0; s < record->n_shards && status == KVS_OK; s++) {
+    while (key->n_gone < record->n_shards && status == KVS_OK) {
+        const dist_shard_t *shard = &record->shards[key->n_gone];
         dist_ask_t ask = {
-            .server = record->shards[s].server,
+            .server = shard->server,
             .header = {.kind = DIST_DELETE, .key = record->id, .digest = key->digest}};
 
         status = dist_worker_ask(worker, &ask);
+        status = status == KVS_ERR_NOT_FOUND && again ? KVS_OK : status;
+        key->n_gone += status == KVS_OK;
         if (status == KVS_OK && worker->rank == 0) { /* as dist_place counts them */
-            worker->loads[ask.server] -=
-                (uint64_t)record->shards[s].n * kvs_dtype_bytes(record->dtype);
+            worker->loads[ask.server] -= (uint64_t)shard->n * kvs_dtype_bytes(record->dtype);
         }
     }
     return status;
@@ -284,6 +301,9 @@ kvs_status_t dist_worker_delete_keys(dist_worker_t *worker, kvs_key_entry_t *con
         status = delete_key(worker, key);
         if (status == KVS_OK) {
             status = count_deletes(worker, key);
+        }
+        if (status != KVS_OK) {
+            status = dist_name_key(status, keys[i]);
         }
     }
     return status;

@@ -42,3 +42,11 @@ void dist_delete_take(dist_entry_t *entry, const dist_header_t *header, int work
     dist_depot_send_done(entry->depot, worker, header->request, KVS_OK, "");
     dist_delete_look(entry);
 }
+
+void dist_delete_undo(dist_entry_t *entry)
+{
+    for (int w = 0; w < entry->depot->n_workers; w++) {
+        entry->counts[w].deleted = true;
+    }
+    dist_delete_look(entry);
+}

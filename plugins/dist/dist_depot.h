@@ -298,6 +298,8 @@ int64_t dist_join_round(const dist_entry_t *entry, int worker, int64_t number);
 /* ---- Keys that go: dist_delete.c --------------------------------------------------------------------------- */
 
 void dist_delete_take(dist_entry_t *entry, const dist_header_t *header, int worker);
+/* Its init has failed: nobody is to have it. */
+void dist_delete_undo(dist_entry_t *entry);
 /* Free the entry if everyone has deleted it, or is gone. */
 void dist_delete_look(dist_entry_t *entry);
 

@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-#define DIST_MESSAGES_VERSION "1" /* compared when nodes meet: all sides must speak the same */
+#define DIST_MESSAGES_VERSION "2" /* compared when nodes meet: all sides must speak the same */
 
 /* Arrays travel in parts of at most so many bytes: sending, summing and returning overlap. */
 #define DIST_PART_BYTES (256 << 10)
@@ -70,7 +70,7 @@ typedef enum dist_kind {
     DIST_STATES,
     /* to servers */
     DIST_JOIN, /* this worker takes no part in rounds until all have joined; DONE: `first` was the last */
-    DIST_DELETE, /* this worker has forgotten the key; DONE */
+    DIST_DELETE, /* this worker has forgotten the key; DONE. Or `first` DIST_DELETE_FAILED */
     /* to workers */
     DIST_PATIENCE, /* the answer to the request takes its time */
     DIST_BATCH,    /* either way: `n` small messages in one */
@@ -97,6 +97,9 @@ typedef struct dist_header {
     uint32_t n_scalars; /* those behind it are 0 */
     double scalars[KVS_OPTIMIZER_MAX_SCALARS];
 } dist_header_t;
+
+/* Of rank 0: the key's init has failed, and all forget it; without an answer. */
+#define DIST_DELETE_FAILED 1
 
 /* In `states` of a push: a row-sparse gradient changes only the rows that it lists. */
 #define DIST_LAZY UINT32_C(0x80000000)

@@ -597,6 +597,26 @@ size_t dist_requests_fail_key(dist_worker_t *worker, const dist_key_t *key, kvs_
     return n;
 }
 
+/* Nobody waits for it, and a server that is gone has forgotten all. */
+void dist_requests_undo(const dist_group_t *group)
+{
+    dist_worker_t *worker = group->op->worker;
+    const dist_key_t *key = group->pub->key->state;
+
+    for (uint32_t i = 0; i < key->record.n_shards; i++) {
+        dist_request_t request = {.group = (dist_group_t *)(uintptr_t)group, /* only read */
+                                  .worker = worker,
+                                  .kind = DIST_DELETE,
+                                  .server = key->record.shards[i].server};
+        dist_header_t header = header_of(&request);
+        kvs_net_send_t net = KVS_NET_SEND_INIT;
+
+        header.first = DIST_DELETE_FAILED;
+        (void)send(&request, &header, &net);
+        pump(worker, request.server);
+    }
+}
+
 int64_t dist_patience_ms(int64_t timeout_ms)
 {
     return timeout_ms + (timeout_ms < 5000 ? timeout_ms : 5000) +

@@ -493,7 +493,11 @@ static void take_data(dist_depot_t *depot, const dist_header_t *header, kvs_net_
     bool is_push = header->kind == DIST_PUSH || header->kind == DIST_PUSHPULL ||
                    header->kind == DIST_PUSH_ROWS || header->kind == DIST_REFUSAL;
 
-    if (entry == NULL || (!is_value && !entry->defined)) {
+    if (header->kind == DIST_DELETE && header->first == DIST_DELETE_FAILED) {
+        if (entry != NULL && message->from->rank == 0) {
+            dist_delete_undo(entry);
+        }
+    } else if (entry == NULL || (!is_value && !entry->defined)) {
         refuse_unknown(depot, header, message->from->rank);
     } else if (is_push) {
         take_push(depot, entry, header, message);

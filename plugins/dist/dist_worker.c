@@ -301,7 +301,12 @@ static kvs_status_t take_told_locked(dist_worker_t *worker, const kvs_op_t *op)
     for (size_t i = 0; i < op->n_groups && status == KVS_OK; i++) {
         dist_key_t *key = op->groups[i].key->state;
 
-        if (key->told != KVS_OK) {
+        if (key->state == DIST_KEY_GOING) {
+            status =
+                kvs_fail(KVS_ERR_STATE,
+                         "%s: %s was to be deleted, which has failed half way; delete it again",
+                         verb_name(op->verb), DIST_KEY_TEXT(&key->record));
+        } else if (key->told != KVS_OK) {
             status = kvs_fail(key->told, "%s: %s", verb_name(op->verb), key->told_text);
             forget_told(key);
         }
@@ -798,6 +803,9 @@ static void end_phase(dist_group_t *group)
 
     if (group->failed) {
         key->state = DIST_KEY_NEW;
+        if (group->phase != DIST_PHASE_LOOKUP && group->op->worker->failure == KVS_OK) {
+            dist_requests_undo(group);
+        }
     } else if (group->phase == DIST_PHASE_DEFINE) {
         group->phase = DIST_PHASE_PUBLISH;
         start(group);

@@ -128,7 +128,12 @@ struct dist_op {
     char *text;
 };
 
-typedef enum dist_key_state { DIST_KEY_NEW, DIST_KEY_WAITING, DIST_KEY_READY } dist_key_state_t;
+typedef enum dist_key_state {
+    DIST_KEY_NEW,
+    DIST_KEY_WAITING,
+    DIST_KEY_READY,
+    DIST_KEY_GOING /* a delete has begun: servers may have heard of it */
+} dist_key_state_t;
 
 struct dist_key {
     kvs_hoststore_key_t
@@ -139,6 +144,7 @@ struct dist_key {
     dist_record_t record;
     uint64_t digest;
     int64_t generation; /* how many keys of this name were deleted before */
+    uint32_t n_gone;    /* GOING: shards whose servers have answered */
     int64_t n_rounds;   /* pushes started */
     bool was_pushed;    /* issued; from then on it keeps its codec */
     uint16_t codec;
@@ -331,6 +337,8 @@ void dist_requests_fail(dist_worker_t *worker, int server, kvs_status_t status, 
 /* Fail those of one key; gives how many. */
 size_t dist_requests_fail_key(dist_worker_t *worker, const dist_key_t *key, kvs_status_t status,
                               const char *text);
+/* The group's init has failed: servers are to forget what they have of the key. */
+void dist_requests_undo(const dist_group_t *group);
 /* Fail those whose server has not moved for too long. */
 void dist_requests_expire(dist_worker_t *worker);
 /* A message of the store. I/O thread. */
