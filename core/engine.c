@@ -109,7 +109,7 @@ static void forget_key(kvsi_op_t *op, kvs_group_t *group)
     pthread_mutex_unlock(&store->lock);
 }
 
-static kvsi_op_t *take_debt_locked(kvs_store_t *store, const kvs_key_entry_t *key);
+static kvsi_op_t *take_debt_locked(kvs_store_t *store, const kvs_key_entry_t *key, uint64_t before);
 static kvs_status_t tell(kvsi_op_t *debt, const char *what);
 
 /* What an op finds out when its turn comes: those before it may have failed, and their error may be
@@ -123,7 +123,7 @@ static kvs_status_t check_late(kvsi_op_t *op, const kvs_group_t *group)
     bool live;
 
     pthread_mutex_lock(&store->lock);
-    debt = take_debt_locked(store, group->key);
+    debt = take_debt_locked(store, group->key, UINT64_MAX);
     live = key_of(group)->live;
     pthread_mutex_unlock(&store->lock);
     if (debt != NULL) {
@@ -573,11 +573,30 @@ void kvsi_engine_consumed(kvs_op_t *pub)
     pthread_mutex_unlock(&op->store->lock);
 }
 
+/* A push before this pull may have failed since it was issued: then what was pulled is not what was asked
+ * for, and an error that nobody was told is told here. */
+static kvs_status_t tell_debt_to_pull(const kvsi_op_t *op)
+{
+    kvs_store_t *store = op->store;
+    kvsi_op_t *debt = NULL;
+
+    if (op->pub.verb != KVS_VERB_PULL && op->pub.verb != KVS_VERB_ROW_SPARSE_PULL) {
+        return KVS_OK;
+    }
+    pthread_mutex_lock(&store->lock);
+    for (size_t g = 0; g < op->pub.n_groups && store->debts != NULL && debt == NULL; g++) {
+        debt = take_debt_locked(store, op->pub.groups[g].key, op->pub.sequence);
+    }
+    pthread_mutex_unlock(&store->lock);
+    return debt == NULL ? KVS_OK : tell(debt, kvsi_verb_name((kvs_verb_t)op->pub.verb));
+}
+
 void kvsi_engine_complete(kvs_op_t *pub, kvs_status_t status)
 {
     kvsi_op_t *op = pub->core;
     kvs_store_t *store = op->store;
 
+    status = status == KVS_OK ? tell_debt_to_pull(op) : status;
     pthread_mutex_lock(&store->lock);
     op->consumed = true;
     if (status != KVS_OK) {
@@ -650,14 +669,14 @@ static kvs_status_t wait_for_backend(kvsi_op_t *op)
 
 /* ---- The whole way --------------------------------------------------------------------------------- */
 
-/* Take the oldest debt on the key off the list. */
-static kvsi_op_t *take_debt_locked(kvs_store_t *store, const kvs_key_entry_t *key)
+/* Take the oldest debt on the key off the list, of an operation with a number below `before`. */
+static kvsi_op_t *take_debt_locked(kvs_store_t *store, const kvs_key_entry_t *key, uint64_t before)
 {
     for (kvsi_op_t **link = &store->debts; *link != NULL; link = &(*link)->next) {
         kvsi_op_t *debt = *link;
 
         for (size_t d = 0; d < debt->pub.n_groups; d++) {
-            if (debt->pub.groups[d].key == key) {
+            if (debt->pub.groups[d].key == key && debt->pub.sequence < before) {
                 *link = debt->next;
                 return debt;
             }
@@ -674,7 +693,7 @@ static kvsi_op_t *take_debt_of_request_locked(kvs_store_t *store, const kvsi_req
     for (size_t i = 0; store->debts != NULL && debt == NULL && i < request->n_keys; i++) {
         const kvsi_key_t *key = kvsi_keys_find(&store->keys, &request->keys[i]);
 
-        debt = key == NULL ? NULL : take_debt_locked(store, &key->entry);
+        debt = key == NULL ? NULL : take_debt_locked(store, &key->entry, UINT64_MAX);
     }
     return debt;
 }
@@ -863,7 +882,7 @@ static int64_t call_deadline(const kvs_store_t *store)
     int64_t patience = kvsi_store_patience_ns(store);
 
     return store->mode == KVS_BLOCKING || patience == INT64_MAX ? INT64_MAX
-                                                                     : kvsi_now_ns() + patience;
+                                                                : kvsi_now_ns() + patience;
 }
 
 /* An op that outlives its call: the engine holds it until its end, and so does the call or event. */

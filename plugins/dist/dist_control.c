@@ -110,6 +110,7 @@ static void put_in_force(dist_worker_t *worker, kvs_opt_t *opt)
     kvs_opt_free(worker->opt);
     worker->opt = opt;
     worker->n_optimizers++;
+    worker->attrs = 0;
 }
 
 kvs_status_t dist_worker_set_optimizer(dist_worker_t *worker, const kvs_optimizer_spec_t *spec)
@@ -135,35 +136,52 @@ kvs_status_t dist_worker_set_optimizer(dist_worker_t *worker, const kvs_optimize
 }
 
 /* Where servers compute rates, they are told, behind all pushes so far. */
-static kvs_status_t send_attr(dist_worker_t *worker, const kvs_param_t *attr)
+static kvs_status_t send_attr(dist_worker_t *worker, const dist_bytes_t *attr)
 {
-    kvs_optimizer_spec_t spec = KVS_OPTIMIZER_INIT;
-    dist_bytes_t body = DIST_BYTES_INIT;
     kvs_status_t status = dist_worker_drain(worker);
 
-    spec.name = "attribute";
-    spec.params = attr;
-    spec.n_params = 1;
-    if (status == KVS_OK) {
-        status = dist_spec_encode(&spec, &body);
-    }
     for (int s = 0; s < worker->n_servers && status == KVS_OK; s++) {
-        status = ask(worker, (uint32_t)s, DIST_ATTR, worker->n_optimizers, &body);
+        status = ask(worker, (uint32_t)s, DIST_ATTR, worker->n_optimizers, attr);
     }
-    dist_bytes_release(&body);
-    return status == KVS_OK ? KVS_OK : kvs_fail_context(status, "set_optimizer_attr");
+    return status;
+}
+
+/* Elsewhere pushes carry what workers compute, and a digest by which servers see that they mean the same. */
+static void note_attr(dist_worker_t *worker, const dist_bytes_t *attr)
+{
+    uint32_t digest = worker->attrs == 0 ? UINT32_C(2166136261) : worker->attrs; /* FNV-1a */
+
+    for (size_t i = 0; i < attr->n; i++) {
+        digest = (digest ^ attr->data[i]) * UINT32_C(16777619);
+    }
+    worker->attrs = digest == 0 ? 1 : digest;
 }
 
 kvs_status_t dist_worker_set_optimizer_attr(dist_worker_t *worker, const kvs_param_t *attr)
 {
+    kvs_optimizer_spec_t spec = KVS_OPTIMIZER_INIT;
+    dist_bytes_t body = DIST_BYTES_INIT;
     kvs_status_t status;
 
     if (worker->opt == NULL) {
         return kvs_fail(KVS_ERR_STATE,
                         "set_optimizer_attr: the store has no optimizer; call set_optimizer first");
     }
-    status = kvs_opt_set_attr(worker->opt, attr);
-    return status == KVS_OK && worker->is_async ? send_attr(worker, attr) : status;
+    spec.name = "attribute";
+    spec.params = attr;
+    spec.n_params = 1;
+    status = dist_spec_encode(&spec, &body);
+    if (status == KVS_OK) {
+        status = kvs_opt_set_attr(worker->opt, attr);
+    }
+    if (status == KVS_OK && worker->is_async) {
+        status = send_attr(worker, &body);
+        status = status == KVS_OK ? KVS_OK : kvs_fail_context(status, "set_optimizer_attr");
+    } else if (status == KVS_OK) {
+        note_attr(worker, &body);
+    }
+    dist_bytes_release(&body);
+    return status;
 }
 
 /* ---- Gradient compression --------------------------------------------------------------------------- */

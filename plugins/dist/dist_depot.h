@@ -47,7 +47,7 @@ typedef struct dist_push {
     int64_t n_parts; /* that have come, in order; 0: none yet */
     bool wants_value;
     uint16_t codec;
-    uint32_t optimizer;
+    uint32_t optimizer, attrs;
     uint32_t states;
     double scalars[KVS_OPTIMIZER_MAX_SCALARS];
     kvs_net_message_t **parts; /* those not used yet; NULL others */

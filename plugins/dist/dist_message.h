@@ -90,7 +90,10 @@ typedef struct dist_header {
     int64_t first;   /* elements [first, first + n) of the server's shard */
     int64_t n;
     int64_t timeout_ms; /* of a round: how long this worker wants to wait; 0: for ever */
-    int32_t status;
+    union {
+        int32_t status;
+        uint32_t attrs; /* of a push: digest of the attributes set since `optimizer`; 0: none */
+    };
     uint32_t optimizer; /* which set_optimizer of its worker this push is for; 0: none */
     uint32_t states;
     int32_t priority;   /* what is urgent goes first, both ways */

@@ -268,6 +268,7 @@ static void set_update(const dist_request_t *request, dist_header_t *header)
     if (header->optimizer == 0) {
         return;
     }
+    header->attrs = request->group->attrs;
     header->states = update->states | (update->lazy ? DIST_LAZY : 0);
     for (uint32_t i = 0; i < KVS_OPTIMIZER_MAX_SCALARS; i++) {
         uint64_t bits;

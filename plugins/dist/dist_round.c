@@ -304,6 +304,47 @@ static bool agree_on_optimizer(dist_entry_t *entry)
     return true;
 }
 
+/* "0.25, not 0.5" of each scalar in which they differ: a rate as it is, other attributes by what they make. */
+static void add_differences(kvs_net_text_t *text, const dist_push_t *push, const dist_push_t *other)
+{
+    const char *comma = "";
+
+    for (int i = 0; i < KVS_OPTIMIZER_MAX_SCALARS; i++) {
+        if (memcmp(&push->scalars[i], &other->scalars[i], sizeof(double)) != 0) {
+            kvs_net_text_add(text, "%s%.10g, not %.10g", comma, push->scalars[i],
+                             other->scalars[i]);
+            comma = "; ";
+        }
+    }
+}
+
+/* And with the same attributes? Counts may differ, and what depends on them: those of the lowest rank are
+ * valid. But whoever has set other attributes, which make a difference, means another update. */
+static bool agree_on_attrs(dist_entry_t *entry)
+{
+    const dist_push_t *pushes = entry->rounds[0]->pushes;
+    int first = lowest(entry);
+
+    for (int w = first + 1; w < entry->depot->n_workers; w++) {
+        if (needs(entry, w) && pushes[w].attrs != pushes[first].attrs &&
+            memcmp(pushes[w].scalars, pushes[first].scalars, sizeof(pushes[w].scalars)) != 0) {
+            kvs_net_text_t text = {.n = 0};
+
+            add_round(&text, entry);
+            kvs_net_text_add(
+                &text, "%s has set other attributes of the optimizer than %s: its update has ",
+                dist_depot_worker_label(entry->depot, first),
+                dist_depot_worker_label(entry->depot, w));
+            add_differences(&text, &pushes[first], &pushes[w]);
+            kvs_net_text_add(&text,
+                             " (every worker calls set_optimizer_attr, between the same pushes)");
+            dist_round_fail(entry, KVS_ERR_ARGUMENT, text.bytes);
+            return false;
+        }
+    }
+    return true;
+}
+
 /* And do all push dense values, or row-sparse ones? */
 static bool agree_on_storage(dist_entry_t *entry)
 {
@@ -431,7 +472,8 @@ static bool settle(dist_entry_t *entry)
     if (round->settled) {
         return true;
     }
-    if ((entry->async == NULL && (!agree_on_storage(entry) || !agree_on_optimizer(entry))) ||
+    if ((entry->async == NULL &&
+         (!agree_on_storage(entry) || !agree_on_optimizer(entry) || !agree_on_attrs(entry))) ||
         !agree_on_codec(entry) || !begin_update(entry, round)) {
         return false;
     }
@@ -812,6 +854,7 @@ static void note_push(dist_round_t *round, dist_push_t *push, const dist_header_
     push->wants_value = header->kind == DIST_PUSHPULL;
     push->codec = header->codec;
     push->optimizer = header->optimizer;
+    push->attrs = header->attrs;
     push->states = header->states;
     memcpy(push->scalars, header->scalars, sizeof(push->scalars));
     if (header->timeout_ms > 0 &&

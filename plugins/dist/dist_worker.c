@@ -330,6 +330,7 @@ static kvs_status_t issue_updates(dist_worker_t *worker, kvs_op_t *op)
                 kvs_opt_issue(worker->opt, &key->host.opt, op->groups[i].key, &group->host.update);
         }
         group->optimizer = worker->n_optimizers;
+        group->attrs = worker->attrs;
     }
     return status;
 }

@@ -97,6 +97,7 @@ struct dist_group {
     bool reads;           /* `source` is the caller's */
     uint16_t codec;       /* which set_gradient_compression packed `source`; 0: none */
     uint32_t optimizer;   /* which set_optimizer the update is for; 0: none */
+    uint32_t attrs;       /* and which attributes it has */
     kvs_status_t refused; /* not 0: there is nothing to push, and servers are told why */
     char *refusal;
     int64_t round;
@@ -208,6 +209,7 @@ struct dist_worker {
     /* changed by calls that the core lets in one at a time */
     kvs_opt_t *opt;
     uint32_t n_optimizers;          /* calls of set_optimizer that succeeded */
+    uint32_t attrs;                 /* digest of the calls of set_optimizer_attr since; 0: none */
     kvs_compression_t *compression; /* NULL: values go as they are */
     uint16_t n_codecs;              /* calls of set_gradient_compression that succeeded */
     uint64_t last_id;               /* rank 0: of keys */

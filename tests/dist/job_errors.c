@@ -104,6 +104,54 @@ static void an_optimizer_on_one_rank_only_is_told_to_both(void)
     job_close(&job);
 }
 
+/* Nobody asks for the push's own end. */
+static void a_pull_behind_a_push_that_fails_is_told_so(void)
+{
+    job_t job = job_open(NULL, 0);
+    vec_t out = VEC(5);
+
+    KT_OK(job_init(&job, kvs_key_int(1), VEC(1)));
+    KT_OK(job_init(&job, kvs_key_int(2), VEC(2)));
+    if (job.rank == 0) {
+        KT_OK(JOB_OPTIMIZER(job.store, "sgd", JOB_REAL("learning_rate", 0.5)));
+    }
+    job_meet(&job);
+    KT_OK(job_push(&job, kvs_key_int(1), VEC(1)));
+    KT_FAIL(job_pull(&job, kvs_key_int(1), &out), KVS_ERR_STATE,
+            "pull: an earlier push failed: push: key 1, round 1: worker 0 (");
+    KT_HAS(kvs_last_error(), "has called set_optimizer 1 times, worker 1 (");
+    KT_OK(job_pull(&job, kvs_key_int(2), &out)); /* once */
+    KT_OK(job_pull(&job, kvs_key_int(1), &out));
+    KT_REAL(out.at[0], 1);
+    KT_OK(kvs_store_wait_all(job.store, 20000));
+    job_close(&job);
+}
+
+/* Rank 1 has another rate for the second round. */
+static void a_rate_that_differs_is_told_to_both(void)
+{
+    const kvs_param_t same = JOB_REAL("learning_rate", 0.25),
+                      other = JOB_REAL("learning_rate", 0.5);
+    job_t job = job_open(NULL, 0);
+    vec_t out = VEC(0);
+
+    KT_OK(job_init(&job, kvs_key_int(1), VEC(1)));
+    KT_OK(JOB_OPTIMIZER(job.store, "sgd", JOB_REAL("learning_rate", 0.5)));
+    KT_OK(kvs_store_set_optimizer_attr(job.store, &same));
+    KT_OK(job_pushpull(&job, kvs_key_int(1), VEC(1), &out));
+    KT_REAL(out.at[0], 0.5);
+    KT_OK(kvs_store_set_optimizer_attr(job.store, job.rank == 0 ? &same : &other));
+    KT_FAIL(job_pushpull(&job, kvs_key_int(1), VEC(1), &out), KVS_ERR_ARGUMENT,
+            "pushpull: key 1, round 2: worker 0 (");
+    KT_HAS(kvs_last_error(), "has set other attributes of the optimizer than worker 1 (");
+    KT_HAS(kvs_last_error(), ": its update has 0.25, not 0.5 (");
+    job_want(&job, kvs_key_int(1), 1, 0.5);
+    KT_OK(kvs_store_set_optimizer_attr(job.store, &other)); /* what makes no difference is none */
+    KT_OK(job_pushpull(&job, kvs_key_int(1), VEC(0.25), &out));
+    KT_REAL(out.at[0], 0.25);
+    job_close(&job);
+}
+
 static void an_unknown_optimizer_lists_those_there_are(void)
 {
     job_t job = job_open(NULL, 0);
@@ -242,6 +290,8 @@ static const kt_test_t tests[] = {
     KT_TEST(a_dtype_that_differs_is_told_to_what_waits),
     KT_TEST(an_optimizer_that_differs_is_told_to_both),
     KT_TEST(an_optimizer_on_one_rank_only_is_told_to_both),
+    KT_TEST(a_pull_behind_a_push_that_fails_is_told_so),
+    KT_TEST(a_rate_that_differs_is_told_to_both),
     KT_TEST(an_unknown_optimizer_lists_those_there_are),
     KT_TEST(a_type_that_differs_is_told_to_both),
     KT_TEST(an_option_that_differs_is_told_to_both),
