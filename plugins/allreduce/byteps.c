@@ -3,9 +3,9 @@
  * refused in a process that is a server or a scheduler. Here is also said what byteps does not take:
  * lists, and arrays in host memory unless they are allowed. */
 #include "ar_settings.h"
-#include "byteps_link.h"
-#include "byteps_role.h"
+#include "byteps_net.h"
 #include "byteps_settings.h"
+#include "byteps_worker.h"
 
 #include <string.h>
 
@@ -13,10 +13,10 @@
 #define MAX_CREDIT     (INT64_C(1) << 20)
 
 typedef struct byteps_store {
-    byteps_link_t *link;
-    kvs_devhost_t *devices;  /* of a worker */
-    byteps_worker_t *worker; /* or */
-    byteps_role_t *role;     /* or neither: a job of one */
+    kvs_net_process_t *process;
+    kvs_devhost_t *devices;     /* of a worker */
+    byteps_worker_t *worker;    /* or */
+    kvs_net_service_t *service; /* or neither: a job of one */
     bool allows_cpu;
 } byteps_store_t;
 
@@ -50,20 +50,23 @@ static kvs_status_t open_worker(byteps_store_t *store, const kvs_net_settings_t 
                                         .timeout_ms = kvs_option_ms(args->config, "timeout")};
     kvs_status_t status = read_sizes(args->config, &worker_args);
 
-    status = status == KVS_OK ? byteps_link_get(settings, &store->link) : status;
+    status =
+        status == KVS_OK ? kvs_net_process_join(&byteps_plugin, settings, &store->process) : status;
     if (status != KVS_OK) {
         return status;
     }
-    worker_args.node = byteps_link_node(store->link);
-    worker_args.owner = byteps_link_owner(store->link);
+    worker_args.node = kvs_net_process_node(store->process);
+    worker_args.owner = byteps_net_owner(store->process);
     status = byteps_worker_new(&worker_args, &store->worker);
     if (status != KVS_OK) {
         return status;
     }
-    byteps_link_add(store->link, store->worker);
-    status = byteps_worker_open(store->worker);
+    status = kvs_net_process_add(store->process, store->worker);
+    if (status == KVS_OK) {
+        status = byteps_worker_open(store->worker);
+    }
     if (status != KVS_OK) {
-        byteps_link_remove(store->link, store->worker);
+        kvs_net_process_remove(store->process, store->worker);
         byteps_worker_free(store->worker);
     }
     return status;
@@ -115,8 +118,9 @@ static kvs_status_t byteps_open(void *state, const kvs_open_args_t *args)
     store->allows_cpu = strcmp(kvs_plugin_host->option(args->config, "allow_cpu"), "1") == 0 ||
                         strcmp(kvs_plugin_host->option(args->config, "allow_cpu"), "true") == 0;
     if (settings.role != KVS_NET_WORKER) {
-        return byteps_role_open(&settings, kvs_plugin_host->option(args->config, "announce"),
-                                &store->role);
+        return kvs_net_service_open(&byteps_plugin, &settings,
+                                    kvs_plugin_host->option(args->config, "announce"),
+                                    &store->service);
     }
     status = kvs_devhost_new(store, run, &store->devices);
     if (status == KVS_OK && !is_alone(&settings)) {
@@ -134,11 +138,12 @@ static kvs_status_t byteps_close(void *state, int64_t timeout_ms)
 
     kvs_devhost_free(store->devices);
     if (store->worker != NULL) {
-        byteps_link_remove(store->link, store->worker);
+        kvs_net_process_remove(store->process, store->worker);
         return byteps_worker_close(store->worker, timeout_ms);
     }
-    return store->role != NULL ? byteps_role_close(store->role, ar_net_timeout(timeout_ms))
-                               : KVS_OK;
+    return store->service != NULL
+               ? kvs_net_service_close(store->service, ar_net_timeout(timeout_ms))
+               : KVS_OK;
 }
 
 static void byteps_key_free(void *state, kvs_key_entry_t *key)
@@ -214,8 +219,8 @@ static kvs_status_t byteps_issue(void *state, kvs_op_t *op)
     byteps_store_t *store = state;
     kvs_status_t status;
 
-    if (store->role != NULL) {
-        return byteps_role_refuse(store->role, verb_name(op));
+    if (store->service != NULL) {
+        return kvs_net_service_refuse(store->service, verb_name(op));
     }
     status = check_list(op);
     if (status == KVS_OK) {
@@ -241,8 +246,8 @@ static kvs_status_t byteps_run(void *state, kvs_op_t *op)
 static kvs_status_t give(const byteps_store_t *store, const char *what, int of_worker, int alone,
                          int *ret)
 {
-    if (store->role != NULL) {
-        return byteps_role_refuse(store->role, what);
+    if (store->service != NULL) {
+        return kvs_net_service_refuse(store->service, what);
     }
     *ret = store->worker != NULL ? of_worker : alone;
     return KVS_OK;
@@ -276,8 +281,8 @@ static kvs_status_t byteps_barrier(void *state)
 {
     byteps_store_t *store = state;
 
-    if (store->role != NULL) {
-        return byteps_role_refuse(store->role, "barrier");
+    if (store->service != NULL) {
+        return kvs_net_service_refuse(store->service, "barrier");
     }
     kvs_devhost_drain(store->devices);
     return store->worker != NULL ? byteps_worker_barrier(store->worker) : KVS_OK;
@@ -302,10 +307,21 @@ static kvs_status_t byteps_run_server(void *state)
 {
     byteps_store_t *store = state;
 
-    return store->role != NULL
-               ? byteps_role_run(store->role)
+    return store->service != NULL
+               ? kvs_net_service_run(store->service)
                : kvs_fail(KVS_ERR_STATE,
                           "run_server: this process is a worker; its role is set by KVSTORE_ROLE");
+}
+
+static void byteps_cancel(void *state)
+{
+    const byteps_store_t *store = state;
+
+    if (store->service != NULL) {
+        kvs_net_service_cancel(store->service);
+    } else if (store->worker != NULL) {
+        kvs_net_store_cancel(store->worker->net); /* who is in a barrier */
+    }
 }
 
 static const kvs_backend_ops_t byteps_ops = {
@@ -326,6 +342,7 @@ static const kvs_backend_ops_t byteps_ops = {
     .barrier = byteps_barrier,
     .num_dead_nodes = byteps_num_dead_nodes,
     .run_server = byteps_run_server,
+    .cancel = byteps_cancel,
 };
 
 static const int32_t byteps_devices[] = {KVS_DEVICE_CPU, KVS_DEVICE_CUDA, KVS_DEVICE_CUDA_HOST,

@@ -4,22 +4,11 @@
 #ifndef BYTEPS_SERVER_H
 #define BYTEPS_SERVER_H
 
-#include <kvstore/net.h>
+#include <kvstore/process.h>
 
-typedef struct byteps_server byteps_server_t;
-
-/* What nodes of the plugin must have in common: see kvs_net_fact_t. */
-extern const kvs_net_fact_t byteps_facts[];
-extern const uint32_t byteps_n_facts;
-
-/* Begin to serve, on the node's own thread; the job may not be complete yet. */
-kvs_status_t byteps_server_open(kvs_net_job_t *job, byteps_server_t **ret_server);
-/* Wait until the job is complete; as kvs_net_node_wait_ready. */
-kvs_status_t byteps_server_wait_ready(byteps_server_t *server);
-/* Wait until the job is over: 0 if all workers have left in good order, else why. ERR_TIMEOUT: past
- * `timeout_ms` (negative: never) it goes on. */
-kvs_status_t byteps_server_wait_end(byteps_server_t *server, int64_t timeout_ms);
-/* Leave and free it. NULL does nothing. */
-kvs_status_t byteps_server_close(byteps_server_t *server, int64_t timeout_ms);
+/* As kvs_net_plugin_t has it. */
+kvs_status_t byteps_server_open(kvs_net_job_t *job, const kvs_net_settings_t *settings,
+                                int is_service, kvs_net_server_t **ret_server);
+kvs_status_t byteps_server_close(kvs_net_server_t *server, int64_t timeout_ms);
 
 #endif

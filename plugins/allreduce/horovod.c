@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* horovod.c - the backend horovod: what the core calls, given on to a store of a job, done in this
  * process where it is a job of one, or refused in a process that is the scheduler. */
-#include "ar_role.h"
 #include "ar_settings.h"
 #include "hvd_engine.h"
 #include "hvd_store.h"
 
 #include <kvstore/allreduce.h>
+#include <kvstore/process.h>
 
 #include <string.h>
 
 typedef struct horovod_store {
-    hvd_store_t store;        /* of a job of several; else its job is NULL */
-    kvs_devhost_t *devices;   /* of a worker */
-    kvs_net_job_t *scheduler; /* NULL: this process is a worker */
+    hvd_store_t store;            /* of a job of several; else its job is NULL */
+    kvs_devhost_t *devices;       /* of a worker */
+    kvs_net_service_t *scheduler; /* NULL: this process is a worker */
 } horovod_store_t;
+
+static const kvs_net_plugin_t plugin = {.size = sizeof(plugin), .name = "horovod", .no_servers = 1};
 
 /* ---- Opening and closing --------------------------------------------------------------------------- */
 
@@ -66,8 +68,9 @@ static kvs_status_t horovod_open(void *state, const kvs_open_args_t *args)
                                           "(KVSTORE_NUM_SERVERS=0)");
     }
     if (settings.role == KVS_NET_SCHEDULER) {
-        return ar_scheduler_open(&settings, kvs_plugin_host->option(args->config, "announce"),
-                                 &store->scheduler);
+        return kvs_net_service_open(&plugin, &settings,
+                                    kvs_plugin_host->option(args->config, "announce"),
+                                    &store->scheduler);
     }
     status = kvs_devhost_new(store, run, &store->devices);
     if (status == KVS_OK && settings.n_workers > 1) {
@@ -85,7 +88,7 @@ static kvs_status_t horovod_close(void *state, int64_t timeout_ms)
 
     kvs_devhost_free(store->devices);
     if (store->scheduler != NULL) {
-        return ar_scheduler_close(store->scheduler, timeout_ms);
+        return kvs_net_service_close(store->scheduler, ar_net_timeout(timeout_ms));
     }
     return store->store.job != NULL ? hvd_store_close(&store->store, timeout_ms) : KVS_OK;
 }
@@ -94,7 +97,7 @@ static kvs_status_t horovod_close(void *state, int64_t timeout_ms)
 
 static kvs_status_t check_worker(const horovod_store_t *store, const char *what)
 {
-    return store->scheduler == NULL ? KVS_OK : ar_refuse(KVS_NET_SCHEDULER, what);
+    return store->scheduler == NULL ? KVS_OK : kvs_net_service_refuse(store->scheduler, what);
 }
 
 static kvs_status_t horovod_run(void *state, kvs_op_t *op)
@@ -250,10 +253,10 @@ static kvs_status_t horovod_num_dead_nodes(void *state, const char *role, int64_
 
 static kvs_status_t horovod_run_server(void *state)
 {
-    horovod_store_t *store = state;
+    const horovod_store_t *store = state;
 
     return store->scheduler != NULL
-               ? kvs_net_job_wait_end(store->scheduler, -1)
+               ? kvs_net_service_run(store->scheduler)
                : kvs_fail(KVS_ERR_STATE,
                           "run_server: this process is a worker; its role is set by KVSTORE_ROLE");
 }
@@ -263,7 +266,7 @@ static void horovod_cancel(void *state)
     horovod_store_t *store = state;
 
     if (store->scheduler != NULL) {
-        kvs_net_job_cancel(store->scheduler);
+        kvs_net_service_cancel(store->scheduler);
     } else if (store->store.job != NULL) {
         hvd_store_cancel(&store->store);
     }

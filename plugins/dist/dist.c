@@ -369,7 +369,9 @@ static void dist_cancel(void *state)
 {
     const dist_store_t *store = state;
 
-    if (store->worker != NULL) {
+    if (store->service != NULL) {
+        kvs_net_service_cancel(store->service);
+    } else if (store->worker != NULL) {
         dist_worker_cancel(store->worker);
     }
 }

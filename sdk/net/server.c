@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* server.c - a plugin's server: its node, time while something is pending, and whoever waits for its
  * end; and the processes that are nothing but a server or the scheduler. */
+#include "node.h"
 #include "pulse.h"
 
 #include <kvstore/process.h>
@@ -16,10 +17,7 @@ struct kvs_net_server {
     kvs_net_server_args_t args; /* fixed after open, as `node` */
     kvs_net_node_t *node;
     net_pulse_t pulse; /* the I/O thread's */
-
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool is_woken; /* guarded by lock, as what follows */
+    bool is_woken;     /* guarded by the node's lock, as what follows */
     bool has_ended;
     kvs_status_t status;
     char *text;
@@ -42,14 +40,14 @@ void kvs_net_server_hurry(kvs_net_server_t *server)
 
 static void end(kvs_net_server_t *server, kvs_status_t status, const char *text)
 {
-    pthread_mutex_lock(&server->lock);
+    pthread_mutex_lock(&server->node->lock);
     if (!server->has_ended) {
         server->has_ended = true;
         server->status = status;
         server->text = strdup(text);
-        pthread_cond_broadcast(&server->changed);
+        pthread_cond_broadcast(&server->node->changed);
     }
-    pthread_mutex_unlock(&server->lock);
+    pthread_mutex_unlock(&server->node->lock);
 }
 
 static void on_message(void *arg, kvs_net_message_t *message)
@@ -74,8 +72,6 @@ static void on_event(void *arg, const kvs_net_event_t *event)
 static void free_server(kvs_net_server_t *server)
 {
     free(server->text);
-    pthread_cond_destroy(&server->changed);
-    pthread_mutex_destroy(&server->lock);
     free(server);
 }
 
@@ -91,8 +87,6 @@ kvs_status_t kvs_net_server_open(kvs_net_job_t *job, const kvs_net_plugin_t *plu
     }
     server->args = *args;
     server->pulse = (net_pulse_t){.fast_ms = args->tick_ms, .beat = beat, .arg = server};
-    pthread_mutex_init(&server->lock, NULL);
-    net_cond_init(&server->changed);
     node.role = KVS_NET_SERVER;
     node.facts = plugin->facts;
     node.n_facts = plugin->n_facts;
@@ -122,10 +116,10 @@ void *kvs_net_server_arg(const kvs_net_server_t *server)
 
 void kvs_net_server_wake(kvs_net_server_t *server)
 {
-    pthread_mutex_lock(&server->lock);
+    pthread_mutex_lock(&server->node->lock);
     server->is_woken = true;
-    pthread_cond_broadcast(&server->changed);
-    pthread_mutex_unlock(&server->lock);
+    pthread_cond_broadcast(&server->node->changed);
+    pthread_mutex_unlock(&server->node->lock);
 }
 
 void kvs_net_server_stop(kvs_net_server_t *server)
@@ -137,40 +131,51 @@ int kvs_net_server_has_ended(kvs_net_server_t *server)
 {
     bool has_ended;
 
-    pthread_mutex_lock(&server->lock);
+    pthread_mutex_lock(&server->node->lock);
     has_ended = server->has_ended;
-    pthread_mutex_unlock(&server->lock);
+    pthread_mutex_unlock(&server->node->lock);
     return has_ended;
 }
 
 static void serve_locked(kvs_net_server_t *server)
 {
     server->is_woken = false;
-    pthread_mutex_unlock(&server->lock);
+    pthread_mutex_unlock(&server->node->lock);
     server->args.serve(server->args.arg);
-    pthread_mutex_lock(&server->lock);
+    pthread_mutex_lock(&server->node->lock);
+}
+
+static kvs_status_t result_locked(const kvs_net_server_t *server)
+{
+    if (!server->has_ended) {
+        return server->node->cancelled ? kvs_fail(KVS_ERR_CANCELLED, "cancelled while serving")
+                                       : kvs_fail(KVS_ERR_TIMEOUT, "the server goes on");
+    }
+    return server->status == KVS_OK
+               ? KVS_OK
+               : kvs_fail(server->status, "%s", server->text == NULL ? "no memory" : server->text);
 }
 
 kvs_status_t kvs_net_server_wait_end(kvs_net_server_t *server, int64_t timeout_ms)
 {
+    kvs_net_node_t *node = server->node;
     int64_t deadline = net_deadline(timeout_ms);
-    kvs_status_t status;
+    kvs_status_t status = net_node_check_waiter(node);
 
-    pthread_mutex_lock(&server->lock);
+    if (status != KVS_OK) {
+        return status;
+    }
+    pthread_mutex_lock(&node->lock);
     server->is_woken = true;
-    while (!server->has_ended && net_now() < deadline) {
+    while (!server->has_ended && !node->cancelled && net_now() < deadline) {
         if (server->is_woken && server->args.serve != NULL) {
             serve_locked(server);
         } else {
-            net_cond_wait(&server->changed, &server->lock, deadline);
+            net_cond_wait(&node->changed, &node->lock, deadline);
         }
     }
-    status =
-        !server->has_ended ? kvs_fail(KVS_ERR_TIMEOUT, "the server goes on")
-        : server->status == KVS_OK
-            ? KVS_OK
-            : kvs_fail(server->status, "%s", server->text == NULL ? "no memory" : server->text);
-    pthread_mutex_unlock(&server->lock);
+    status = result_locked(server);
+    pthread_mutex_unlock(&node->lock);
     return status;
 }
 
@@ -247,6 +252,15 @@ kvs_status_t kvs_net_service_run(kvs_net_service_t *service)
     }
     status = kvs_net_node_wait_ready(service->server->node, -1);
     return status == KVS_OK ? kvs_net_server_wait_end(service->server, -1) : status;
+}
+
+void kvs_net_service_cancel(kvs_net_service_t *service)
+{
+    if (service->server == NULL) {
+        kvs_net_job_cancel(service->job);
+    } else {
+        kvs_net_node_cancel(service->server->node);
+    }
 }
 
 kvs_status_t kvs_net_service_close(kvs_net_service_t *service, int64_t timeout_ms)

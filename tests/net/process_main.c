@@ -8,6 +8,7 @@
 #include <kvstore/process.h>
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -178,14 +179,22 @@ static void do_join(void)
     }
 }
 
+static kvs_net_service_t *service;
+
+static void cancel(int number)
+{
+    (void)number;
+    kvs_net_service_cancel(service);
+}
+
 static void do_serve(const char *announce)
 {
-    kvs_net_service_t *service = NULL;
     kvs_status_t status = kvs_net_settings_read(NULL, NULL, &settings);
 
     if (status == KVS_OK) {
         status = kvs_net_service_open(&plugin, &settings, announce, &service);
     }
+    signal(SIGUSR1, cancel);
     say_result("serve", status);
     if (status == KVS_OK) {
         say_result("refuse", kvs_net_service_refuse(service, "push"));

@@ -4,6 +4,7 @@
 #include "crew.h"
 #include "threads.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -295,6 +296,25 @@ static void a_server_can_be_stopped(void)
     clear(&crew);
 }
 
+static void a_service_can_be_cancelled_from_a_signal_handler(void)
+{
+    crew_t crew;
+    crew_hand_t *services[] = {&crew.server[0], &crew.scheduler};
+
+    open_job(&crew, 1, 1);
+    crew_hear(&crew.server[0], "serves"); /* everyone is there */
+    for (int i = 0; i < 2; i++) {
+        crew_kill(services[i], SIGUSR1);
+        KT_HAS(crew_hear(services[i], "run "), "KVS_ERR_CANCELLED");
+        crew_say(services[i], "quit");
+        KT_INT(crew_wait(services[i]), 0);
+    }
+    crew_say(&crew.worker[0], "remove 0");
+    crew_say(&crew.worker[0], "quit");
+    KT_INT(crew_wait(&crew.worker[0]), 0);
+    clear(&crew);
+}
+
 static void an_announcement_that_cannot_be_written_is_an_error(void)
 {
     crew_t crew = {.n_workers = 1, .extra = FAST};
@@ -320,6 +340,7 @@ static const kt_test_t tests[] = {
     KT_TEST(services_refuse_operations_and_end_with_the_job),
     KT_TEST(a_server_ticks_while_something_is_pending_and_serves_when_woken),
     KT_TEST(a_server_can_be_stopped),
+    KT_TEST(a_service_can_be_cancelled_from_a_signal_handler),
     KT_TEST(an_announcement_that_cannot_be_written_is_an_error),
 };
 KT_MAIN("process", tests)

@@ -94,7 +94,7 @@ void kvs_net_server_stop(kvs_net_server_t *server);
 /* 1: it was stopped, or the job is over. */
 int kvs_net_server_has_ended(kvs_net_server_t *server);
 /* Wait until it has: 0 if it was stopped or all workers have left in good order, else why. ERR_TIMEOUT:
- * past `timeout_ms` (negative: never) it goes on. */
+ * past `timeout_ms` (negative: never) it goes on. ERR_CANCELLED: by kvs_net_node_cancel. */
 kvs_status_t kvs_net_server_wait_end(kvs_net_server_t *server, int64_t timeout_ms);
 /* Leave: as kvs_net_node_close, and frees it. NULL does nothing. */
 kvs_status_t kvs_net_server_close(kvs_net_server_t *server, int64_t timeout_ms);
@@ -112,6 +112,8 @@ kvs_status_t kvs_net_service_open(const kvs_net_plugin_t *plugin,
 kvs_net_server_t *kvs_net_service_server(const kvs_net_service_t *service);
 /* Until the job is over, or the server is stopped: 0 if everyone left in good order. */
 kvs_status_t kvs_net_service_run(kvs_net_service_t *service);
+/* Wake run with ERR_CANCELLED. Safe in a signal handler. */
+void kvs_net_service_cancel(kvs_net_service_t *service);
 /* Waits at most 5 s, or `timeout_ms` if that is shorter and not negative, for what is on its way. */
 kvs_status_t kvs_net_service_close(kvs_net_service_t *service, int64_t timeout_ms);
 /* ERR_STATE, for what services don't do: "push: this process is a server; it serves in run_server". */
