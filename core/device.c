@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ALLOC_MS 60000
+
 static int is_host(int32_t device_type)
 {
     return device_type == KVS_DEVICE_CPU;
@@ -84,6 +86,29 @@ kvs_status_t kvs_device_reaches(int32_t device_type, int from, int to, int *ret_
     return status;
 }
 
+/* Providers zero memory in the order of their queue; streams of the program know nothing of that. */
+static kvs_status_t alloc_and_wait(const kvs_provider_t *provider, kvs_device_t device,
+                                   size_t n_bytes, void **ret_data)
+{
+    kvs_queue_t *queue;
+    kvs_mark_t mark;
+    void *data;
+    kvs_status_t status = provider->queue(device, &queue);
+
+    status = status == KVS_OK ? provider->alloc(device, n_bytes, &data) : status;
+    if (status != KVS_OK) {
+        return status;
+    }
+    status = provider->mark(queue, &mark);
+    status = status == KVS_OK ? provider->host_wait(&mark, ALLOC_MS) : status;
+    if (status != KVS_OK) {
+        provider->free(device, data, n_bytes);
+        return status;
+    }
+    *ret_data = data;
+    return KVS_OK;
+}
+
 kvs_status_t kvs_device_alloc(kvs_device_t device, size_t n_bytes, void **ret_data)
 {
     const kvs_provider_t *provider;
@@ -94,8 +119,9 @@ kvs_status_t kvs_device_alloc(kvs_device_t device, size_t n_bytes, void **ret_da
         if (status == KVS_OK && n_bytes == 0) {
             *ret_data = NULL;
         }
-        return status != KVS_OK || n_bytes == 0 ? status
-                                                : provider->alloc(device, n_bytes, ret_data);
+        return status != KVS_OK || n_bytes == 0
+                   ? status
+                   : alloc_and_wait(provider, device, n_bytes, ret_data);
     }
     void *data =
         n_bytes > (size_t)PTRDIFF_MAX - 63 ? NULL : aligned_alloc(64, (n_bytes + 63) / 64 * 64);

@@ -36,6 +36,16 @@ static void look_for_libraries(kvs_plugin_info_t *info)
     }
 }
 
+static const char *how_to_get(kvsi_arena_t *arena, const kvs_requirement_t *library)
+{
+    if (library->package[0] != '\0') {
+        return kvsi_arena_text(arena, "package %s", library->package);
+    }
+    return library->why[0] != '\0'
+               ? kvsi_arena_text(arena, "what brings %s (%s)", library->name, library->why)
+               : kvsi_arena_text(arena, "what brings %s", library->name);
+}
+
 /* Without a library that it opens at run time a plugin loads, and is of no use. */
 static void judge_libraries(kvsi_arena_t *arena, kvs_plugin_info_t *info)
 {
@@ -44,8 +54,8 @@ static void judge_libraries(kvsi_arena_t *arena, kvs_plugin_info_t *info)
 
         if (!library->found && library->variable[0] != '\0') {
             kvsi_judge(arena, info, KVS_PLUGIN_UNAVAILABLE,
-                       kvsi_arena_text(arena, "install what has %s, or let %s name one",
-                                       library->name, library->variable),
+                       kvsi_arena_text(arena, "install %s, or let %s name the library",
+                                       how_to_get(arena, library), library->variable),
                        "%s not found%s%s", library->name, library->why[0] != '\0' ? ": " : "",
                        library->why);
         }
@@ -158,7 +168,7 @@ kvs_status_t kvs_plugin_try(kvs_plugin_list_t *list, size_t index)
     if (strcmp(list->plugins[index].manifest, KVSI_MANIFEST_PROGRAM) == 0) {
         return KVS_OK; /* no plugin */
     }
-    status = kvsi_registry_load(list, index, &plugin);
+    status = kvsi_registry_load(list, &list->plugins[index], &plugin);
     if (status != KVS_OK || plugin == NULL) {
         return status;
     }

@@ -104,13 +104,13 @@ static kvs_status_t load_locked(kvs_plugin_list_t *list, kvs_plugin_info_t *info
     return kvsi_arena_check(&list->arena);
 }
 
-kvs_status_t kvsi_registry_load(kvs_plugin_list_t *list, size_t index,
+kvs_status_t kvsi_registry_load(kvs_plugin_list_t *list, kvs_plugin_info_t *info,
                                 const kvs_plugin_t **ret_plugin)
 {
     kvs_status_t status = take_lock();
 
     if (status == KVS_OK) {
-        status = load_locked(list, &list->plugins[index], ret_plugin);
+        status = load_locked(list, info, ret_plugin);
         drop_lock();
     }
     return status;

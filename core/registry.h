@@ -23,8 +23,8 @@ kvs_status_t kvsi_registry_find_optimizer_service(const kvs_optimizer_service_t 
 const kvs_plugin_t *kvsi_registry_plugin_of(const kvs_backend_t *backend);
 /* Everything there is, without opening anything. */
 kvs_status_t kvsi_registry_scan(kvs_plugin_list_t **ret_list);
-/* Load the plugin at `index` of a scan. NULL with KVS_OK: it can't be, and its verdict says why. */
-kvs_status_t kvsi_registry_load(kvs_plugin_list_t *list, size_t index,
+/* Load a plugin of a scan, or a copy of its item. NULL with KVS_OK: it can't be, and its verdict says why. */
+kvs_status_t kvsi_registry_load(kvs_plugin_list_t *list, kvs_plugin_info_t *info,
                                 const kvs_plugin_t **ret_plugin);
 
 #endif

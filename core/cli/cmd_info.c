@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_info.c - `kvstore info NAME`: everything about the plugin that is named so or provides that.
  *
- * --json: one object, with the members of plugin_json.c, of info_device.c if it provides devices, and of
- * info_optimizer.c if it is the name of an optimizer. Exit status 1 if there is no such name. */
+ * --json: one object, with the members of plugin_json.c and info_about.c, of info_device.c if it provides
+ * devices, and of info_optimizer.c if it is the name of an optimizer. Exit status 1 if there is no
+ * such name. */
 #include "columns.h"
 #include "commands.h"
+#include "info_about.h"
 #include "info_device.h"
 #include "info_optimizer.h"
 #include "plugin_json.h"
@@ -174,8 +176,7 @@ static void print_options(columns_t *columns, const kvs_plugin_info_t *plugin)
     columns->failed |= columns_print(columns, 2);
 }
 
-static int info_text(const kvs_plugin_list_t *list, const kvs_plugin_info_t *plugin,
-                     const char *name)
+static int info_text(kvs_plugin_list_t *list, const kvs_plugin_info_t *plugin, const char *name)
 {
     columns_t columns = {.n_columns = 2};
 
@@ -185,6 +186,7 @@ static int info_text(const kvs_plugin_list_t *list, const kvs_plugin_info_t *plu
     }
     print_requirements(&columns, list, plugin);
     print_options(&columns, plugin);
+    cli_about_text(&columns, list, plugin);
     cli_device_text(&columns, plugin);
     cli_optimizer_text(&columns, plugin, name);
     if (columns.failed) {
@@ -210,6 +212,7 @@ int cmd_info(int argc, char **argv)
         json_t writer = JSON_INIT;
 
         cli_plugin_json_open(&writer, NULL, plugin);
+        cli_about_json(&writer, list, plugin);
         cli_device_json(&writer, plugin);
         cli_optimizer_json(&writer, plugin, name);
         json_close(&writer, '}');

@@ -34,12 +34,18 @@ static const command_t commands[] = {
     {"info", "NAME [--json]", "everything about one plugin or backend",
      "NAME is the name of a plugin, or a name, alias or word of something that it provides. Of\n"
      "an optimizer its parameters and states are shown too, of a device provider its devices.\n"
+     "A plugin that can be loaded is, in a child process, to say whether it can work here and "
+     "what\n"
+     "it found on this machine, such as versions of libraries.\n"
      "\n"
-     "  --json   one object, the plugin; for the name of an optimizer also optimizer: null if it\n"
-     "           can't be loaded, else name, summary, parameters (name, type, default, accepts,\n"
-     "           doc) and states (name, by_default, from_weight, per_row); of a device\n"
-     "           provider also hardware: reason, null if it works, and devices: id, name, driver,\n"
-     "           detail, total_bytes, free_bytes, reaches\n"
+     "  --json   one object, the plugin, and machine: null if it isn't loaded, else state and "
+     "reason\n"
+     "           as of doctor, found (array of {label, text}); for the name of an optimizer also\n"
+     "           optimizer: null if it can't be loaded, else name, summary, parameters (name, "
+     "type,\n"
+     "           default, accepts, doc) and states (name, by_default, from_weight, per_row); of a\n"
+     "           device provider also hardware: reason, null if it works, and devices: id, name,\n"
+     "           driver, detail, total_bytes, free_bytes, reaches\n"
      "\n" PLUGIN_MEMBERS,
      cmd_info},
     {"doctor", "[--json] [--timeout SECONDS]", "find what is wrong, and what mends it",
@@ -76,10 +82,12 @@ static const command_t commands[] = {
      "count more), else their defaults. A line of a file is `name = value`. Shown is what a store\n"
      "created without options would get; the exit status is 1 if create would refuse a value.\n"
      "\n"
-     "  --json   one object: settings, an array of {owner, name, type, value, origin, default, doc,\n"
+     "  --json   one object: settings, an array of {owner, name, type, value, origin, default, "
+     "doc,\n"
      "           error}\n",
      cmd_config},
-    {"conformance", "NAME [--list] [--json] [--device cpu|cuda] [--only ID]", "hold a backend against the contract",
+    {"conformance", "NAME [--list] [--json] [--device cpu|cuda] [--only ID]",
+     "hold a backend against the contract",
      "Runs the rules that every backend keeps against backend NAME, a line for each rule. The "
      "last\n"
      "line counts them; the exit status is 0 only if all that apply passed.\n"
@@ -91,24 +99,31 @@ static const command_t commands[] = {
      cmd_conformance},
     {"run", "[-w N] [-s M] [--backend NAME] [--grace S] [--] COMMAND [ARGUMENT...]",
      "a job of several processes on this host",
-     "Starts a scheduler, M servers and N workers, which run COMMAND, each with the environment of its\n"
-     "role (KVSTORE_* and DMLC_*). A store created without a name, or by NAME, then finds the others.\n"
+     "Starts a scheduler, M servers and N workers, which run COMMAND, each with the environment of "
+     "its\n"
+     "role (KVSTORE_* and DMLC_*). A store created without a name, or by NAME, then finds the "
+     "others.\n"
      "Output comes line by line with the process's name in front; standard input is empty.\n"
      "\n"
      "  -w, --workers N   workers (1)\n"
-     "  -s, --servers M   servers (1); 0: the first worker's process hosts one; none for a NAME without\n"
+     "  -s, --servers M   servers (1); 0: the first worker's process hosts one; none for a NAME "
+     "without\n"
      "                    servers\n"
      "  --backend NAME    the store that servers and scheduler serve, and the workers' default\n"
      "                    (dist_sync)\n"
      "  --grace S         seconds that the others have to end by themselves once one has failed\n"
      "                    (KVSTORE_DEAD_AFTER + 3, else 18); when all workers have ended well, 2\n"
      "\n"
-     "The exit status is 0 if every process ended with 0, else that of the first that failed (128 +\n"
-     "its number for a signal), which is named. Nothing is left over, also when this is interrupted.\n",
+     "The exit status is 0 if every process ended with 0, else that of the first that failed (128 "
+     "+\n"
+     "its number for a signal), which is named. Nothing is left over, also when this is "
+     "interrupted.\n",
      cmd_run},
     {"server", "[--backend NAME]", "be a server of a job, until the job is over",
-     "For jobs that are started by other means: mpirun, srun, Kubernetes, systemd. What job it is comes\n"
-     "from the environment: KVSTORE_NUM_WORKERS, KVSTORE_NUM_SERVERS, KVSTORE_SCHEDULER, or DMLC_*.\n"
+     "For jobs that are started by other means: mpirun, srun, Kubernetes, systemd. What job it is "
+     "comes\n"
+     "from the environment: KVSTORE_NUM_WORKERS, KVSTORE_NUM_SERVERS, KVSTORE_SCHEDULER, or "
+     "DMLC_*.\n"
      "\n"
      "  --backend NAME   the store to serve (KVSTORE_DEFAULT, else dist_sync)\n"
      "\n"
@@ -116,7 +131,8 @@ static const command_t commands[] = {
      cmd_server},
     {"scheduler", "[--backend NAME] [--address HOST:PORT] [--announce FILE]",
      "be the scheduler of a job, until the job is over",
-     "As `kvstore server`; listens on KVSTORE_SCHEDULER or DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT.\n"
+     "As `kvstore server`; listens on KVSTORE_SCHEDULER or DMLC_PS_ROOT_URI and "
+     "DMLC_PS_ROOT_PORT.\n"
      "\n"
      "  --backend NAME         the store whose job it is (KVSTORE_DEFAULT, else dist_sync)\n"
      "  --address HOST:PORT    where to listen instead; port 0: any that is free\n"
@@ -125,23 +141,29 @@ static const command_t commands[] = {
      "The exit status is 0 if all workers left in good order.\n",
      cmd_scheduler},
     {"status", "[--job ID]", "what the servers of jobs on this host say of themselves",
-     "Asks each server of dist that this user runs on this host, and prints its job, the workers and\n"
-     "which of them are gone, and of each store keys, bytes of values, optimizer states and pushes\n"
-     "that wait, rounds, and whom a round waits for; then bytes by path, and its memory beside the\n"
+     "Asks each server of dist that this user runs on this host, and prints its job, the workers "
+     "and\n"
+     "which of them are gone, and of each store keys, bytes of values, optimizer states and "
+     "pushes\n"
+     "that wait, rounds, and whom a round waits for; then bytes by path, and its memory beside "
+     "the\n"
      "bound that it should keep to.\n"
      "\n"
      "  --job ID   only the job of this name (KVSTORE_JOB_ID)\n"
      "\n"
      "The exit status is 1 if there is no such server.\n",
      cmd_status},
-    {"bench", "[WORKLOAD...] [--backend NAME] [--pushpull] [--python] [--json]", "measure a backend",
+    {"bench", "[WORKLOAD...] [--backend NAME] [--pushpull] [--python] [--json]",
+     "measure a backend",
      "Measures workloads on a backend (local), and before W1, W3, W6 and W7 the machine's memory.\n"
      "Compare rows of one run only, as ratios. Arrays are float32; a time is that of a call, the\n"
      "median of samples of at least 100 us, after three calls to warm up.\n"
      "\n"
      "  --pushpull   also with pushpull in place of push and pull: rows ..._pushpull_...\n"
-     "  --python     also what a call with 16 bytes costs: in C, from Python with the extension that\n"
-     "               the build makes, and by ctypes alone: rows c_push, python_push, ctypes_push, ...\n"
+     "  --python     also what a call with 16 bytes costs: in C, from Python with the extension "
+     "that\n"
+     "               the build makes, and by ctypes alone: rows c_push, python_push, ctypes_push, "
+     "...\n"
      "               Needs the Python package; KVSTORE_PYTHON names the interpreter (python3)\n"
      "  --json       a line of JSON a row\n"
      "\n"
@@ -153,13 +175,16 @@ static const command_t commands[] = {
      "  W3  the 161 tensors of ResNet-50 (102 MB), two arrays and two outs each: one by one with\n"
      "      events and priorities, then one wait, or in lists; and so with SGD in the store\n"
      "        W3_k2, W3_list_k2, W3_k2_sgdmom, W3_list_k2_sgdmom\n"
-     "  W4  two workers and a server on this host (dist_sync unless --backend names another): push an\n"
+     "  W4  two workers and a server on this host (dist_sync unless --backend names another): push "
+     "an\n"
      "      array and get the sum, by pushpull; 4 bytes, W1's sizes, and ResNet-50's tensors\n"
      "        W4_latency_s1, W4_pushpull_s1, W4_resnet50_s1\n"
-     "  W5  two workers, then four, without servers (horovod unless --backend names another): the same\n"
+     "  W5  two workers, then four, without servers (horovod unless --backend names another): the "
+     "same\n"
      "      by allreduce\n"
      "        W5_latency, W5_allreduce, W5_resnet50\n"
-     "  W6  2bit compression, of which local has none (device): push two arrays, 4 MiB and 64 MiB;\n"
+     "  W6  2bit compression, of which local has none (device): push two arrays, 4 MiB and 64 "
+     "MiB;\n"
      "      and so with pulls, compressed and not. By itself on one thread unless told otherwise\n"
      "        W6_2bit, W6_device_k2_2bit, W6_device_k2_none\n"
      "  W7  an optimizer in the store: push one array of 25.6 million floats\n"
@@ -174,9 +199,11 @@ static const command_t commands[] = {
      "Members of a row:\n"
      "  peer, backend             \"kvstore\" and the backend's name, or \"machine\"\n"
      "  workload, size_bytes, keys\n"
-     "  procs                     workers in W4 and W5, threads in W6, W7 and the machine's rows; else 1\n"
+     "  procs                     workers in W4 and W5, threads in W6, W7 and the machine's rows; "
+     "else 1\n"
      "  median_s, min_s, max_s    seconds a call; samples is their number\n"
-     "  GBps                      payload / time; in W6 both arrays; in W7 and the machine's rows,\n"
+     "  GBps                      payload / time; in W6 both arrays; in W7 and the machine's "
+     "rows,\n"
      "                            memory touched\n"
      "  of_triad                  the least that memory must move for the call / time, as a part\n"
      "                            of the machine's fastest triad of that size\n"

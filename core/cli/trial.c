@@ -43,7 +43,20 @@ static void prepare_child(pid_t parent, const sigset_t *mask)
     }
 }
 
-static _Noreturn void run_child(kvs_plugin_list_t *list, size_t index, int pipe_end)
+/* Texts that don't fit are left out. */
+static void add_about(void *arg, const char *label, const char *text)
+{
+    char *about = arg;
+    size_t used = strlen(about), room = sizeof(((trial_t *)0)->about) - used;
+    int n = snprintf(about + used, room, "%s\n%s\n", label, text);
+
+    if (n < 0 || (size_t)n >= room || strchr(label, '\n') != NULL || strchr(text, '\n') != NULL) {
+        about[used] = '\0';
+    }
+}
+
+static _Noreturn void run_child(kvs_plugin_list_t *list, size_t index, int wants_about,
+                                int pipe_end)
 {
     trial_t trial = {.state = KVS_PLUGIN_OK};
 
@@ -53,6 +66,10 @@ static _Noreturn void run_child(kvs_plugin_list_t *list, size_t index, int pipe_
         const kvs_plugin_info_t *plugin = kvs_plugin_list_at(list, index);
 
         fill(&trial, plugin->state, plugin->reason, plugin->fix);
+    }
+    if (wants_about && kvs_plugin_about(list, index, add_about, trial.about) != KVS_OK &&
+        trial.state == KVS_PLUGIN_OK) {
+        fill(&trial, KVS_PLUGIN_UNAVAILABLE, kvs_last_error(), "");
     }
     if (write(pipe_end, &trial, sizeof(trial)) != (ssize_t)sizeof(trial)) {
         _exit(1); /* told as a crash */
@@ -139,7 +156,8 @@ static int read_verdict(int pipe_end, trial_t *ret_trial)
     if (read(pipe_end, &trial, sizeof(trial)) != (ssize_t)sizeof(trial) ||
         (unsigned)trial.state > KVS_PLUGIN_TIMEOUT ||
         memchr(trial.reason, '\0', sizeof(trial.reason)) == NULL ||
-        memchr(trial.fix, '\0', sizeof(trial.fix)) == NULL) {
+        memchr(trial.fix, '\0', sizeof(trial.fix)) == NULL ||
+        memchr(trial.about, '\0', sizeof(trial.about)) == NULL) {
         return 0;
     }
     *ret_trial = trial;
@@ -173,17 +191,14 @@ static int cannot_start(const char *what)
     return -1;
 }
 
-int cli_trial(kvs_plugin_list_t *list, size_t index, int timeout_s, trial_t *ret_trial)
+static int try_in_child(kvs_plugin_list_t *list, size_t index, int wants_about, int timeout_s,
+                        trial_t *ret_trial)
 {
     const kvs_plugin_info_t *plugin = kvs_plugin_list_at(list, index);
     sigset_t child_ended, before;
     pid_t parent = getpid(), child;
     int ends[2], status = 0;
 
-    if (plugin->state != KVS_PLUGIN_OK) {
-        fill(ret_trial, plugin->state, plugin->reason, plugin->fix);
-        return 0;
-    }
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
         return cannot_start("pipe");
     }
@@ -196,7 +211,7 @@ int cli_trial(kvs_plugin_list_t *list, size_t index, int timeout_s, trial_t *ret
     child = fork();
     if (child == 0) {
         prepare_child(parent, &before);
-        run_child(list, index, ends[1]);
+        run_child(list, index, wants_about, ends[1]);
     }
     (void)close(ends[1]); /* nothing was written here */
     if (child > 0) {
@@ -207,6 +222,28 @@ int cli_trial(kvs_plugin_list_t *list, size_t index, int timeout_s, trial_t *ret
     (void)sigprocmask(SIG_SETMASK, &before, NULL);
     (void)close(ends[0]);
     return child > 0 ? 0 : cannot_start("fork");
+}
+
+int cli_trial(kvs_plugin_list_t *list, size_t index, int timeout_s, trial_t *ret_trial)
+{
+    const kvs_plugin_info_t *plugin = kvs_plugin_list_at(list, index);
+
+    if (plugin->state != KVS_PLUGIN_OK) {
+        fill(ret_trial, plugin->state, plugin->reason, plugin->fix);
+        return 0;
+    }
+    return try_in_child(list, index, 0, timeout_s, ret_trial);
+}
+
+int cli_trial_about(kvs_plugin_list_t *list, size_t index, int timeout_s, trial_t *ret_trial)
+{
+    const kvs_plugin_info_t *plugin = kvs_plugin_list_at(list, index);
+
+    if (plugin->state != KVS_PLUGIN_OK && plugin->state != KVS_PLUGIN_UNAVAILABLE) {
+        fill(ret_trial, plugin->state, plugin->reason, plugin->fix);
+        return 0;
+    }
+    return try_in_child(list, index, 1, timeout_s, ret_trial);
 }
 
 kvs_plugin_info_t cli_tried(const kvs_plugin_info_t *plugin, const trial_t *trial)

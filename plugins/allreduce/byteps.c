@@ -384,4 +384,5 @@ static const kvs_backend_t byteps_backend = {
 
 static const kvs_backend_t *const byteps_backends[] = {&byteps_backend};
 
-KVS_PLUGIN(byteps, BYTEPS_VERSION, .backends = byteps_backends, .n_backends = 1)
+KVS_PLUGIN(byteps, BYTEPS_VERSION, .backends = byteps_backends, .n_backends = 1,
+           .about = kvs_net_about)

@@ -3,6 +3,7 @@
  * process where it is a job of one, or refused in a process that is the scheduler. */
 #include "ar_settings.h"
 #include "hvd_engine.h"
+#include "hvd_openmpi.h"
 #include "hvd_store.h"
 
 #include <kvstore/allreduce.h>
@@ -344,4 +345,15 @@ static const kvs_backend_t horovod_backend = {
 
 static const kvs_backend_t *const horovod_backends[] = {&horovod_backend};
 
-KVS_PLUGIN(horovod, HOROVOD_VERSION, .backends = horovod_backends, .n_backends = 1)
+static void horovod_about(const kvs_config_t *config,
+                          void (*line)(void *arg, const char *label, const char *text), void *arg)
+{
+    char text[HVD_OPENMPI_TEXT_BYTES];
+
+    kvs_net_about(config, line, arg);
+    line(arg, "MPI", hvd_openmpi_text(kvs_plugin_host->option(config, "mpi_library"), text));
+    line(arg, "engine", kvs_plugin_host->option(config, "engine"));
+}
+
+KVS_PLUGIN(horovod, HOROVOD_VERSION, .backends = horovod_backends, .n_backends = 1,
+           .about = horovod_about)

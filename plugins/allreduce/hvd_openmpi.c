@@ -110,6 +110,21 @@ static kvs_status_t load(const char *path, hvd_openmpi_t *mpi)
     return status;
 }
 
+const char *hvd_openmpi_text(const char *library, char text[HVD_OPENMPI_TEXT_BYTES])
+{
+    hvd_openmpi_t mpi = {0};
+    Dl_info file = {0};
+
+    if (load(library, &mpi) != KVS_OK) {
+        snprintf(text, HVD_OPENMPI_TEXT_BYTES, "%s", kvs_plugin_host->last_error());
+        return text;
+    }
+    (void)dladdr((void *)(uintptr_t)mpi.Init_thread, &file); /* what isn't found is left out */
+    snprintf(text, HVD_OPENMPI_TEXT_BYTES, "%s%s%s", mpi.version,
+             file.dli_fname != NULL ? ", " : "", file.dli_fname != NULL ? file.dli_fname : "");
+    return text;
+}
+
 /* ---- Initialising ------------------------------------------------------------------------------- */
 
 static bool was_started_by_mpirun(void)

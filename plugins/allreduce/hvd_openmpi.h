@@ -51,6 +51,9 @@ typedef struct hvd_openmpi {
 /* Open it, which waits for nobody. ERR_UNAVAILABLE: it is not there, or another family's is, or this process
  * was not started by mpirun: the text names the package. Kept until the process ends. */
 kvs_status_t hvd_openmpi_load(const char *library);
+#define HVD_OPENMPI_TEXT_BYTES 1024
+/* For people: its version and file, or why there is none. It stays open, and nothing of it is used. */
+const char *hvd_openmpi_text(const char *library, char text[HVD_OPENMPI_TEXT_BYTES]);
 /* The one that is loaded, initialised unless the program has: this waits for all workers. ERR_STATE: the
  * program has initialised it for less than one thread at a time. */
 kvs_status_t hvd_openmpi_get(const hvd_openmpi_t **ret_mpi);

@@ -527,4 +527,4 @@ static const kvs_backend_t dist_async = {
 static const kvs_backend_t *const dist_backends[] = {&dist_sync, &dist_async};
 
 KVS_PLUGIN(dist, DIST_VERSION, .backends = dist_backends,
-           .n_backends = sizeof(dist_backends) / sizeof(dist_backends[0]))
+           .n_backends = sizeof(dist_backends) / sizeof(dist_backends[0]), .about = kvs_net_about)

@@ -2,6 +2,7 @@
 /* nccl.c - the backend `nccl`: the kit's device store, whose sums over devices NCCL does. */
 #include "nccl_exchange.h"
 
+#include <stdio.h>
 #include <string.h>
 
 typedef struct nccl_store {
@@ -105,4 +106,42 @@ static const kvs_backend_t nccl_backend = {
 
 static const kvs_backend_t *const nccl_backends[] = {&nccl_backend};
 
-KVS_PLUGIN(nccl, NCCL_PLUGIN_VERSION, .backends = nccl_backends, .n_backends = 1)
+/* ---- For `kvstore info` -------------------------------------------------------------------------- */
+
+static void tell_driver(void (*line)(void *arg, const char *label, const char *text), void *arg)
+{
+    kvs_device_info_t info = {.size = (uint32_t)sizeof(info)};
+    const kvs_provider_t *provider;
+    kvs_status_t status = kvs_provider_find(KVS_DEVICE_CUDA, &provider);
+    char text[160];
+    int n = 0;
+
+    if (status == KVS_OK) {
+        status = provider->n_devices(&n);
+    }
+    if (status == KVS_OK) {
+        status = provider->info(0, &info);
+    }
+    if (status != KVS_OK) {
+        line(arg, "devices", kvs_plugin_host->last_error());
+        return;
+    }
+    snprintf(text, sizeof(text), "%d, %s", n, info.driver);
+    line(arg, "devices", text);
+}
+
+static void nccl_about(const kvs_config_t *config,
+                       void (*line)(void *arg, const char *label, const char *text), void *arg)
+{
+    char text[NCCL_TEXT_BYTES], needs[24];
+
+    (void)config;
+    line(arg, "NCCL", nccl_library_text(text));
+    snprintf(text, sizeof(text), "%s, or a later one of version %d",
+             nccl_version_text(NCCL_NEEDED, needs), NCCL_NEEDED_MAJOR);
+    line(arg, "NCCL needed", text);
+    tell_driver(line, arg);
+}
+
+KVS_PLUGIN(nccl, NCCL_PLUGIN_VERSION, .backends = nccl_backends, .n_backends = 1,
+           .about = nccl_about)

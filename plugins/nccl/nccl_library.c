@@ -86,3 +86,18 @@ kvs_status_t nccl_library_open(void)
     pthread_mutex_unlock(&lock);
     return status;
 }
+
+const char *nccl_library_text(char text[NCCL_TEXT_BYTES])
+{
+    char version[24];
+    Dl_info file = {0};
+
+    if (nccl_library_open() != KVS_OK) {
+        snprintf(text, NCCL_TEXT_BYTES, "%s", kvs_plugin_host->last_error());
+        return text;
+    }
+    (void)dladdr((void *)(uintptr_t)nccl_library.p_ncclGetVersion, &file);
+    snprintf(text, NCCL_TEXT_BYTES, "%s, %s", nccl_version_text(nccl_library.version, version),
+             file.dli_fname != NULL ? file.dli_fname : "of an unknown file");
+    return text;
+}

@@ -42,6 +42,9 @@ extern nccl_library_t nccl_library; /* filled by nccl_library_open, read-only fr
 /* Open it, once. ERR_UNAVAILABLE: there is none, or one of another major version or too old; again at
  * each call. Any thread. */
 kvs_status_t nccl_library_open(void);
+#define NCCL_TEXT_BYTES 1024
+/* For people: its version and file, or why there is none. Any thread. */
+const char *nccl_library_text(char text[NCCL_TEXT_BYTES]);
 /* "2.28.9" of 22809. */
 const char *nccl_version_text(int version, char text[24]);
 

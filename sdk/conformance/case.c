@@ -100,10 +100,47 @@ void cf_want_part(cf_t *t, const char *what, const char *text, const char *part)
     }
 }
 
-void cf_want_at(cf_t *t, const char *what, const cf_array_t *array, int64_t i, double want)
-{
-    double got = cf_get(t, array, i);
+/* ---- Blocks of elements: a device's memory is not for reading one by one ----------------------- */
 
+static const char *window_at(const cf_t *t, cf_window_t *window, int64_t i)
+{
+    const size_t size = cf_dtype_bytes(window->array->dtype);
+
+    if (i < window->first || i >= window->first + window->n) {
+        int64_t rest = window->array->n_elems - i;
+
+        window->first = i;
+        window->n = rest < CF_BLOCK ? rest : CF_BLOCK;
+        t->memory->read((const char *)window->array->tensor.data + (size_t)i * size, window->bytes,
+                        (size_t)window->n * size);
+    }
+    return window->bytes + (size_t)(i - window->first) * size;
+}
+
+double cf_peek(const cf_t *t, cf_window_t *window, int64_t i)
+{
+    return cf_decode(window->array->dtype, window_at(t, window, i));
+}
+
+void cf_set_each(const cf_t *t, cf_array_t *array, cf_number_t number, void *arg)
+{
+    const size_t size = cf_dtype_bytes(array->dtype);
+    char bytes[CF_BLOCK * 8];
+
+    for (int64_t first = 0; first < array->n_elems; first += CF_BLOCK) {
+        int64_t rest = array->n_elems - first, n = rest < CF_BLOCK ? rest : CF_BLOCK;
+
+        for (int64_t i = 0; i < n; i++) {
+            cf_encode(array->dtype, number(arg, first + i), bytes + (size_t)i * size);
+        }
+        t->memory->write((char *)array->tensor.data + (size_t)first * size, bytes,
+                         (size_t)n * size);
+    }
+}
+
+static void want_number(cf_t *t, const char *what, const cf_array_t *array, int64_t i, double got,
+                        double want)
+{
     if (got != want && !(isnan(got) && isnan(want))) {
         cf_fail(t, "%s, %s, element %lld of %lld: got %.17g, want %.17g", what,
                 kvs_dtype_name(array->tensor.dtype), (long long)i, (long long)array->n_elems, got,
@@ -111,28 +148,38 @@ void cf_want_at(cf_t *t, const char *what, const cf_array_t *array, int64_t i, d
     }
 }
 
+void cf_want_at(cf_t *t, const char *what, const cf_array_t *array, int64_t i, double want)
+{
+    want_number(t, what, array, i, cf_get(t, array, i), want);
+}
+
 void cf_want_all(cf_t *t, const char *what, const cf_array_t *array, double want)
 {
+    cf_window_t window = {.array = array};
+
     for (int64_t i = 0; i < array->n_elems && !t->failed; i++) {
-        cf_want_at(t, what, array, i, want);
+        want_number(t, what, array, i, cf_peek(t, &window, i), want);
     }
 }
 
 void cf_want_sum(cf_t *t, const char *what, const cf_array_t *array, int n_places)
 {
+    cf_window_t window = {.array = array};
+
     for (int64_t i = 0; i < array->n_elems && !t->failed; i++) {
-        cf_want_at(t, what, array, i, cf_sum(t, n_places, i));
+        want_number(t, what, array, i, cf_peek(t, &window, i), cf_sum(t, n_places, i));
     }
 }
 
 void cf_want_same(cf_t *t, const char *what, const cf_array_t *got, const cf_array_t *want)
 {
     const size_t size = cf_dtype_bytes(got->dtype);
+    cf_window_t got_window = {.array = got}, want_window = {.array = want};
     uint64_t a = 0, b = 0;
 
     for (int64_t i = 0; i < got->n_elems; i++) {
-        t->memory->read((char *)got->tensor.data + (size_t)i * size, &a, size);
-        t->memory->read((char *)want->tensor.data + (size_t)i * size, &b, size);
+        memcpy(&a, window_at(t, &got_window, i), size);
+        memcpy(&b, window_at(t, &want_window, i), size);
         if (a != b) {
             cf_fail(t, "%s, %s, element %lld: got bits %llx, want %llx", what,
                     kvs_dtype_name(got->tensor.dtype), (long long)i, (unsigned long long)a,
@@ -290,13 +337,18 @@ cf_array_t *cf_const(cf_t *t, int dtype, int64_t n_elems, double value)
     return array;
 }
 
+static double given_number(void *arg, int64_t i)
+{
+    const double *const *values = arg;
+
+    return (*values)[i];
+}
+
 cf_array_t *cf_values(cf_t *t, int dtype, int64_t n_elems, const double *values)
 {
     cf_array_t *array = cf_vector(t, dtype, n_elems);
 
-    for (int64_t i = 0; i < n_elems; i++) {
-        cf_set(t, array, i, values[i]);
-    }
+    cf_set_each(t, array, given_number, &values);
     return array;
 }
 
@@ -308,11 +360,18 @@ cf_array_t *cf_ranked(cf_t *t, int dtype, int64_t n_elems, int place)
     return array;
 }
 
+static double ranked_number(void *arg, int64_t i)
+{
+    const int *rank_and_place = arg;
+
+    return cf_value(rank_and_place[0], rank_and_place[1], i);
+}
+
 void cf_fill_ranked(const cf_t *t, cf_array_t *array, int place)
 {
-    for (int64_t i = 0; i < array->n_elems; i++) {
-        cf_set(t, array, i, cf_value(t->rank, place, i));
-    }
+    int rank_and_place[] = {t->rank, place};
+
+    cf_set_each(t, array, ranked_number, rank_and_place);
 }
 
 double cf_value(int rank, int place, int64_t i)
@@ -369,11 +428,15 @@ int64_t cf_get_int(const cf_t *t, const cf_array_t *array, int64_t i)
     return cf_decode_int(array->dtype, bytes);
 }
 
+static double same_number(void *arg, int64_t i)
+{
+    (void)i;
+    return *(double *)arg;
+}
+
 void cf_set_all(const cf_t *t, cf_array_t *array, double value)
 {
-    for (int64_t i = 0; i < array->n_elems; i++) {
-        cf_set(t, array, i, value);
-    }
+    cf_set_each(t, array, same_number, &value);
 }
 
 double cf_round(int dtype, double value)

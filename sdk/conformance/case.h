@@ -162,6 +162,20 @@ double cf_get(const cf_t *t, const cf_array_t *array, int64_t i);
 void cf_set_int(const cf_t *t, cf_array_t *array, int64_t i, int64_t value);
 int64_t cf_get_int(const cf_t *t, const cf_array_t *array, int64_t i);
 void cf_set_all(const cf_t *t, cf_array_t *array, double value);
+
+/* Many elements at a time, with few copies from and to devices. */
+typedef double (*cf_number_t)(void *arg, int64_t i);
+/* Element i is number(arg, i), which is asked in order. */
+void cf_set_each(const cf_t *t, cf_array_t *array, cf_number_t number, void *arg);
+
+#define CF_BLOCK 1024
+/* Begins as {.array = array}; sees elements as they were when it came to them. */
+typedef struct cf_window {
+    const cf_array_t *array;
+    int64_t first, n;
+    char bytes[CF_BLOCK * 8];
+} cf_window_t;
+double cf_peek(const cf_t *t, cf_window_t *window, int64_t i);
 /* The value nearest to `value` in that dtype, to even if two are. */
 double cf_round(int dtype, double value);
 /* Whether the store takes arrays of it on the device of this run. */

@@ -83,20 +83,26 @@ void cf_add_ranked(cf_t *t, cf_table_t *table, int place, int64_t n, const int64
 void cf_add_rows(cf_t *t, cf_table_t *table, const cf_array_t *rows, double times)
 {
     const int64_t *ids = rows->tensor.rows->ids;
+    cf_window_t window = {.array = rows};
 
     for (int64_t i = 0; i < rows->tensor.rows->n_rows * table->width; i++) {
         table->elems[ids[i / table->width] * table->width + i % table->width] +=
-            times * cf_get(t, rows, i);
+            times * cf_peek(t, &window, i);
     }
+}
+
+static double id_number(void *arg, int64_t i)
+{
+    const int64_t *const *ids = arg;
+
+    return (double)(*ids)[i];
 }
 
 cf_array_t *cf_ids(cf_t *t, int dtype, int64_t n, const int64_t *ids)
 {
     cf_array_t *array = cf_vector(t, dtype, n);
 
-    for (int64_t i = 0; i < n; i++) {
-        cf_set_int(t, array, i, ids[i]);
-    }
+    cf_set_each(t, array, id_number, &ids);
     return array;
 }
 
@@ -109,12 +115,17 @@ void cf_want_rows(cf_t *t, const char *what, const cf_array_t *out, const cf_tab
                   int64_t n, const int64_t *ids)
 {
     const kvs_rows_t *rows = out->tensor.rows;
+    cf_window_t window = {.array = out};
 
     cf_want_number(t, what, rows->n_rows, n);
     for (int64_t i = 0; i < n && !t->failed; i++) {
         cf_want_number(t, what, rows->ids[i], ids[i]);
         for (int64_t j = 0; j < table->width && !t->failed; j++) {
-            cf_want_at(t, what, out, i * table->width + j, table->elems[ids[i] * table->width + j]);
+            double want = table->elems[ids[i] * table->width + j];
+
+            if (cf_peek(t, &window, i * table->width + j) != want) {
+                cf_want_at(t, what, out, i * table->width + j, want);
+            }
         }
     }
     if (rows->ids[rows->capacity] != UNTOUCHED_ID) {
@@ -136,7 +147,11 @@ void cf_want_table(cf_t *t, const char *what, kvs_key_t key, int dtype, const cf
 
 void cf_want_dense(cf_t *t, const char *what, const cf_array_t *array, const cf_table_t *table)
 {
+    cf_window_t window = {.array = array};
+
     for (int64_t i = 0; i < table->n_rows * table->width && !t->failed; i++) {
-        cf_want_at(t, what, array, i, table->elems[i]);
+        if (cf_peek(t, &window, i) != table->elems[i]) {
+            cf_want_at(t, what, array, i, table->elems[i]);
+        }
     }
 }

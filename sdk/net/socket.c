@@ -3,6 +3,7 @@
  * options before it binds or connects. */
 #include "socket.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -28,6 +29,18 @@ void __tsan_release(void *address);
 static zmq_msg_t *msg(net_frame_t *frame)
 {
     return (zmq_msg_t *)(void *)frame->opaque;
+}
+
+const char *net_library_text(char text[NET_LIBRARY_BYTES])
+{
+    int major, minor, patch;
+    Dl_info file = {0};
+
+    zmq_version(&major, &minor, &patch);
+    (void)dladdr((void *)(uintptr_t)zmq_version, &file); /* what isn't found is left out */
+    snprintf(text, NET_LIBRARY_BYTES, "%d.%d.%d%s%s", major, minor, patch,
+             file.dli_fname != NULL ? ", " : "", file.dli_fname != NULL ? file.dli_fname : "");
+    return text;
 }
 
 kvs_status_t net_context_new(int n_io_threads, net_context_t **ret_context)

@@ -27,6 +27,10 @@ typedef struct net_socket_options {
     int64_t dead_after_ms;
 } net_socket_options_t;
 
+#define NET_LIBRARY_BYTES 512
+/* "4.3.4, /usr/lib/libzmq.so.5" */
+const char *net_library_text(char text[NET_LIBRARY_BYTES]);
+
 kvs_status_t net_context_new(int n_io_threads, net_context_t **ret_context);
 /* Waits for closed sockets to linger. NULL does nothing. */
 void net_context_free(net_context_t *context);

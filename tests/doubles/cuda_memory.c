@@ -242,18 +242,25 @@ DOUBLE_API CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext dst_context, CU
     return copy((void *)(uintptr_t)dst, (const void *)(uintptr_t)src, n_bytes, stream);
 }
 
-/* At once: what is under way on streams is not waited for, as that of non-blocking ones isn't. */
+/* Into host memory at once: what is under way on streams is not waited for, as that of non-blocking ones
+ * isn't. Else it may return before its work is done. */
 DOUBLE_API CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t n_bytes)
 {
-    int device = double_device_of((void *)(uintptr_t)dst);
-    CUresult result;
+    int device = double_device_of((void *)(uintptr_t)src);
+    CUresult result = device >= 0 ? double_check(device) : CUDA_SUCCESS;
 
-    device = device >= 0 ? device : double_device_of((void *)(uintptr_t)src);
-    result = device >= 0 ? double_check(device) : CUDA_SUCCESS;
-    if (result == CUDA_SUCCESS) {
-        memmove((void *)(uintptr_t)dst, (const void *)(uintptr_t)src, n_bytes);
+    if (result != CUDA_SUCCESS || double_device_of((void *)(uintptr_t)dst) >= 0) {
+        return result != CUDA_SUCCESS
+                   ? result
+                   : copy((void *)(uintptr_t)dst, (const void *)(uintptr_t)src, n_bytes, NULL);
     }
-    return result;
+    memmove((void *)(uintptr_t)dst, (const void *)(uintptr_t)src, n_bytes);
+    return CUDA_SUCCESS;
+}
+
+DOUBLE_API CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t n_bytes, CUstream stream)
+{
+    return copy((void *)(uintptr_t)dst, (const void *)(uintptr_t)src, n_bytes, stream);
 }
 
 static void run_fill(double_work_t *work)

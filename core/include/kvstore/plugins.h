@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plugins.h - what is installed: for the `kvstore` command, and hosts that show the same.
  *
- * A list is made of manifests; no shared object is opened but by kvs_plugin_try and
- * kvs_optimizer_describe. Everything belongs to the list it came from and lives until
- * kvs_plugin_list_free. Strings are never NULL: what is
- * absent is "". */
+ * A list is made of manifests; no shared object is opened but by kvs_plugin_try, kvs_plugin_about
+ * and kvs_optimizer_describe. Everything belongs to the list it came from and lives until
+ * kvs_plugin_list_free. Strings are never NULL: what is absent is "". */
 #ifndef KVSTORE_PLUGINS_H
 #define KVSTORE_PLUGINS_H
 
@@ -122,6 +121,13 @@ KVS_API const char *kvs_plugin_list_note(const kvs_plugin_list_t *list, size_t i
  * is known may crash or hang: `kvstore doctor` does this in a child process. ERR_ARGUMENT: no such
  * item; ERR_STATE: called by a plugin that is being loaded. */
 KVS_API kvs_status_t kvs_plugin_try(kvs_plugin_list_t *list, size_t index);
+
+/* Load it so, and let it tell what it found on this machine, such as versions of libraries that it opened:
+ * a call of `line` for each. Also of a plugin that is unavailable. ERR_ARGUMENT, ERR_STATE as above; else
+ * why it can't be loaded, as kvs_store_create. */
+KVS_API kvs_status_t kvs_plugin_about(kvs_plugin_list_t *list, size_t index,
+                                      void (*line)(void *arg, const char *label, const char *text),
+                                      void *arg);
 
 /* Turn a plugin off, by a mask in the administrator's directory, or in the user's, or on again by
  * removing that mask. `name` is that of the plugin or of something that it provides. Processes see it

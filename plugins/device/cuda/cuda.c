@@ -251,4 +251,18 @@ static const kvs_provider_t cuda_provider = {
 
 static const kvs_provider_t *const cuda_providers[] = {&cuda_provider};
 
-KVS_PLUGIN(cuda, CUDA_VERSION_TEXT, .providers = cuda_providers, .n_providers = 1)
+static void cuda_about(const kvs_config_t *config,
+                       void (*line)(void *arg, const char *label, const char *text), void *arg)
+{
+    char text[CUDA_TEXT_BYTES], needs[16];
+
+    (void)config;
+    line(arg, "driver", cuda_driver_text(text));
+    snprintf(text, sizeof(text), "for CUDA %s, or a newer one",
+             cuda_version_text(CUDA_NEEDED, needs));
+    line(arg, "driver needed", text);
+    line(arg, "kernels for", CUDA_KERNELS_TEXT);
+}
+
+KVS_PLUGIN(cuda, CUDA_VERSION_TEXT, .providers = cuda_providers, .n_providers = 1,
+           .about = cuda_about)

@@ -135,3 +135,19 @@ kvs_status_t cuda_driver_open(void)
     pthread_mutex_unlock(&lock);
     return status;
 }
+
+const char *cuda_driver_text(char text[CUDA_TEXT_BYTES])
+{
+    char version[16];
+    Dl_info file = {0};
+
+    if (cuda_driver_open() != KVS_OK) {
+        snprintf(text, CUDA_TEXT_BYTES, "%s", kvs_plugin_host->last_error());
+        return text;
+    }
+    (void)dladdr((void *)(uintptr_t)cuda_driver.p_cuDeviceGetCount, &file);
+    snprintf(text, CUDA_TEXT_BYTES, "for CUDA %s, %s",
+             cuda_version_text(cuda_driver.version, version),
+             file.dli_fname != NULL ? file.dli_fname : "of an unknown file");
+    return text;
+}

@@ -44,6 +44,7 @@
     X(cuMemPoolSetAccess)                                                                          \
     X(cuMemPoolSetAttribute)                                                                       \
     X(cuMemcpy)                                                                                    \
+    X(cuMemcpyAsync)                                                                               \
     X(cuMemcpyDtoDAsync)                                                                           \
     X(cuMemcpyDtoHAsync)                                                                           \
     X(cuMemcpyHtoDAsync)                                                                           \
@@ -69,6 +70,10 @@ extern cuda_driver_t cuda_driver; /* filled by cuda_driver_open, read-only from 
 /* Open it, once. ERR_UNAVAILABLE: there is none, it is too old, or it finds no device; again at each
  * call. Any thread. */
 kvs_status_t cuda_driver_open(void);
+
+#define CUDA_TEXT_BYTES 1024
+/* For people: what CUDA it offers and its file, or why there is none. Any thread. */
+const char *cuda_driver_text(char text[CUDA_TEXT_BYTES]);
 
 /* "13.0" of 13000. */
 const char *cuda_version_text(int version, char text[16]);

@@ -315,20 +315,47 @@ kvs_status_t cuda_copy(kvs_queue_t *queue, kvs_device_t dst_device, void *dst,
     return status;
 }
 
+static int is_on_device(const void *data)
+{
+    int id;
+
+    return cuda(cuPointerGetAttribute)(&id, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, pointer(data)) ==
+           CUDA_SUCCESS;
+}
+
+/* cuMemcpy has done its work when it returns only where it reads into host memory: between devices, and from
+ * host memory, it returns before, and is in no order with our stream, which doesn't block. */
+static CUresult copy_at_once(cuda_device_t *device, void *dst, const void *src, size_t n_bytes)
+{
+    CUstream stream = device->queue.stream;
+
+    if (!is_on_device(dst)) {
+        return cuda(cuMemcpy)(pointer(dst), pointer(src), n_bytes);
+    }
+    cuda_lane_touch(&device->queue);
+    return cuda(cuMemcpyAsync)(pointer(dst), pointer(src), n_bytes, stream);
+}
+
+static kvs_status_t wait_for_queue(cuda_device_t *device)
+{
+    kvs_mark_t mark;
+    kvs_status_t status = cuda_lane_mark(&device->queue, &mark);
+
+    return status == KVS_OK ? cuda_host_wait(&mark, WAIT_MS) : status;
+}
+
 kvs_status_t cuda_copy_now(kvs_queue_t *queue, void *dst, const void *src, size_t n_bytes)
 {
     cuda_device_t *device = cuda_device_of_queue(queue);
     kvs_status_t status = cuda_enter(device);
-    kvs_mark_t mark;
 
     if (status != KVS_OK) {
         return status;
     }
-    status = cuda_lane_mark(&device->queue, &mark);
-    status = status == KVS_OK ? cuda_host_wait(&mark, WAIT_MS) : status;
+    status = wait_for_queue(device);
     if (status == KVS_OK && n_bytes > 0) {
-        status =
-            cuda_check(device, cuda(cuMemcpy)(pointer(dst), pointer(src), n_bytes), "cuMemcpy");
+        status = cuda_check(device, copy_at_once(device, dst, src, n_bytes), "cuMemcpy");
+        status = status == KVS_OK ? wait_for_queue(device) : status;
     }
     cuda_leave();
     return status;

@@ -559,6 +559,11 @@ typedef struct kvs_plugin {
     const kvs_compressor_t *const *compressors;
     size_t n_compressors;
     const kvs_optimizer_service_t *optimizer_service; /* NULL: none; looked for in plugin `optimizers` */
+    /* NULL, or what `kvstore info` shows of this machine: a call of `line` for each thing found, such as
+     * the version and file of a library opened at run time, or why there is none. `config`: the settings
+     * of the plugin's first backend without options of create; NULL if it has none. Waits for nobody. */
+    void (*about)(const kvs_config_t *config,
+                  void (*line)(void *arg, const char *label, const char *text), void *arg);
 } kvs_plugin_t;
 
 enum { KVS_LOG_ERROR = 1, KVS_LOG_WARN, KVS_LOG_INFO, KVS_LOG_DEBUG, KVS_LOG_TRACE };

@@ -123,6 +123,10 @@ kvs_status_t kvs_net_settings_read(kvs_net_lookup_t lookup, void *arg,
  * KVSTORE_NUM_WORKERS is num_workers. The core has looked behind them already, for KVSTORE_ names. */
 const char *kvs_net_look_up_option(void *config, const char *variable);
 
+/* For kvs_plugin_t.about: ZeroMQ's version and file, and whether other hosts are let in. */
+void kvs_net_about(const kvs_config_t *config,
+                   void (*line)(void *arg, const char *label, const char *text), void *arg);
+
 /* ---- The job: this process's part in it ------------------------------------------------------ */
 
 typedef struct kvs_net_job kvs_net_job_t;
