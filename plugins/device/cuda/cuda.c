@@ -103,8 +103,7 @@ static kvs_status_t cuda_enter_queue(kvs_queue_t *queue, void **ret_stream)
     kvs_status_t status = cuda_enter(device);
 
     if (status == KVS_OK) {
-        cuda_lane_touch(&device->queue);
-        *ret_stream = device->queue.stream;
+        *ret_stream = cuda_lane_lend(&device->queue);
     }
     return status;
 }

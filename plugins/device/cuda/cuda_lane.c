@@ -33,6 +33,15 @@ void cuda_lane_touch(cuda_lane_t *lane)
     pthread_mutex_unlock(&lane->lock);
 }
 
+CUstream cuda_lane_lend(cuda_lane_t *lane)
+{
+    pthread_mutex_lock(&lane->lock);
+    lane->is_lent = 1;
+    lane->clean = 0;
+    pthread_mutex_unlock(&lane->lock);
+    return lane->stream;
+}
+
 kvs_status_t cuda_lane_mark(cuda_lane_t *lane, kvs_mark_t *ret_mark)
 {
     CUresult result = CUDA_SUCCESS;
@@ -47,7 +56,8 @@ kvs_status_t cuda_lane_mark(cuda_lane_t *lane, kvs_mark_t *ret_mark)
         }
         if (result == CUDA_SUCCESS) {
             lane->n_marks++;
-            lane->clean = lane == &lane->device->queue; /* what a program queues, we don't see */
+            /* what a program or a library queues, we don't see */
+            lane->clean = lane == &lane->device->queue && !lane->is_lent;
         }
     }
     *ret_mark = (kvs_mark_t){lane, lane->n_marks};

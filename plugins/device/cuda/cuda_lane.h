@@ -25,13 +25,17 @@ typedef struct cuda_lane {
     uint64_t n_marks;   /* recorded; guarded by lock */
     uint64_t n_reached; /* known to be; guarded by lock */
     int clean;          /* nothing was queued since the last mark; guarded by lock */
+    int is_lent;        /* to a library, which queues when it likes; guarded by lock */
     struct cuda_lane *next;
 } cuda_lane_t;
 
 /* Make the lane of an existing stream. */
 void cuda_lane_init(cuda_lane_t *lane, struct cuda_device *device, CUstream stream);
-/* Something is about to be queued: a further mark needs an event of its own. */
+/* Something has been queued: a further mark needs an event of its own. Said before, it would be forgotten
+ * by a mark that another thread makes in between. */
 void cuda_lane_touch(cuda_lane_t *lane);
+/* Its stream, for a library that queues work itself, perhaps later and on a thread of its own. */
+CUstream cuda_lane_lend(cuda_lane_t *lane);
 /* The context of the lane's device is current. */
 kvs_status_t cuda_lane_mark(cuda_lane_t *lane, kvs_mark_t *ret_mark);
 /* Let a stream of `device`, whose context is current, wait for the mark. */

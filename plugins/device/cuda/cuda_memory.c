@@ -327,13 +327,14 @@ static int is_on_device(const void *data)
  * host memory, it returns before, and is in no order with our stream, which doesn't block. */
 static CUresult copy_at_once(cuda_device_t *device, void *dst, const void *src, size_t n_bytes)
 {
-    CUstream stream = device->queue.stream;
+    CUresult result;
 
     if (!is_on_device(dst)) {
         return cuda(cuMemcpy)(pointer(dst), pointer(src), n_bytes);
     }
+    result = cuda(cuMemcpyAsync)(pointer(dst), pointer(src), n_bytes, device->queue.stream);
     cuda_lane_touch(&device->queue);
-    return cuda(cuMemcpyAsync)(pointer(dst), pointer(src), n_bytes, stream);
+    return result;
 }
 
 static kvs_status_t wait_for_queue(cuda_device_t *device)
