@@ -4,6 +4,7 @@
 #include "engine.h"
 
 #include "futex.h"
+#include "log.h"
 #include "rows.h"
 #include "tensor.h"
 #include "trace.h"
@@ -286,6 +287,33 @@ static void add_debt_locked(kvsi_op_t *op)
     kvsi_op_ref(op);
 }
 
+/* The holder of the event is gone. An error that it was not told is owed to others; gives whether it is
+ * for the log, as nobody will ask any more. What was cancelled needs no words. */
+static bool owe_locked(kvsi_op_t *op)
+{
+    if (op->event.status == KVS_OK || op->event.told) {
+        return false;
+    }
+    if (op->store->closed) {
+        return op->event.status != KVS_ERR_CANCELLED;
+    }
+    add_debt_locked(op);
+    return false;
+}
+
+static const char *text_of(const kvsi_op_t *op)
+{
+    return op->event.text == NULL ? kvs_status_text(op->event.status) : op->event.text;
+}
+
+static void log_error(const kvsi_op_t *op)
+{
+    kvs_key_t key = kvsi_key_of(op->pub.groups[0].key);
+
+    kvsi_log(KVS_LOG_WARN, "store", "%s of key %s failed, which nobody was told: %s",
+             kvsi_verb_name((kvs_verb_t)op->pub.verb), KVSI_KEY_TEXT(&key), text_of(op));
+}
+
 /* The op has its status: told to its callback, or to whoever holds the event, else owed. */
 static void end_op_locked(kvsi_op_t *op)
 {
@@ -295,8 +323,8 @@ static void end_op_locked(kvsi_op_t *op)
     op->event.told = op->calls_back;
     if (op->event.status == KVS_OK) {
         count_locked(op);
-    } else if (op->event.freed && !op->event.told && !store->closed) {
-        add_debt_locked(op);
+    } else if (op->event.freed) {
+        op->goes_to_log = owe_locked(op);
     }
     atomic_store_explicit(&op->event.done, true, memory_order_release);
     kvsi_store_wake(store);
@@ -345,6 +373,9 @@ static void end_pending(kvsi_op_t *op)
 static void after_end(kvsi_op_t *op)
 {
     kvsi_op_release_arrays(op);
+    if (op->goes_to_log) {
+        log_error(op);
+    }
     if (op->calls_back) {
         kvsi_callback_begin();
         op->event.callback(op->event.status, op->event.text == NULL ? "" : op->event.text,
@@ -616,7 +647,8 @@ void kvsi_engine_complete(kvs_op_t *pub, kvs_status_t status)
     after_end(op);
 }
 
-kvs_status_t kvsi_engine_wait_arrays(kvsi_op_t *op, int64_t until_ns, bool *ret_free)
+/* With `leaves` nobody looks at the event after it: a later error is owed. */
+static kvs_status_t wait_arrays(kvsi_op_t *op, int64_t until_ns, bool leaves, bool *ret_free)
 {
     kvs_store_t *store = op->store;
     bool until_consumed = op->pub.verb == KVS_VERB_PUSH;
@@ -647,24 +679,26 @@ kvs_status_t kvsi_engine_wait_arrays(kvsi_op_t *op, int64_t until_ns, bool *ret_
         }
     }
     if (is_free && op->event.done && op->event.status != KVS_OK) {
-        status = kvs_fail(op->event.status, "%s", op->event.text == NULL ? "" : op->event.text);
+        status = kvs_fail(op->event.status, "%s", text_of(op));
         op->event.told = true;
     }
+    op->event.freed |= leaves; /* at once, so that no error comes between */
     pthread_mutex_unlock(&store->lock);
     *ret_free = is_free;
     return status;
+}
+
+kvs_status_t kvsi_engine_wait_arrays(kvsi_op_t *op, int64_t until_ns, bool *ret_free)
+{
+    return wait_arrays(op, until_ns, false, ret_free);
 }
 
 /* Wait for the part of an asynchronous op that its call promises. */
 static kvs_status_t wait_for_backend(kvsi_op_t *op)
 {
     bool is_free;
-    kvs_status_t status = kvsi_engine_wait_arrays(op, INT64_MAX, &is_free);
 
-    pthread_mutex_lock(&op->store->lock);
-    op->event.freed = true; /* nobody waits any more: a later error is owed */
-    pthread_mutex_unlock(&op->store->lock);
-    return status;
+    return wait_arrays(op, INT64_MAX, true, &is_free);
 }
 
 /* ---- The whole way --------------------------------------------------------------------------------- */
@@ -700,10 +734,8 @@ static kvsi_op_t *take_debt_of_request_locked(kvs_store_t *store, const kvsi_req
 
 static kvs_status_t tell(kvsi_op_t *debt, const char *what)
 {
-    kvs_status_t status =
-        kvs_fail(debt->event.status, "%s: an earlier %s failed: %s", what,
-                 kvsi_verb_name((kvs_verb_t)debt->pub.verb),
-                 debt->event.text == NULL ? kvs_status_text(debt->event.status) : debt->event.text);
+    kvs_status_t status = kvs_fail(debt->event.status, "%s: an earlier %s failed: %s", what,
+                                   kvsi_verb_name((kvs_verb_t)debt->pub.verb), text_of(debt));
 
     kvsi_op_unref(debt);
     return status;
@@ -733,21 +765,27 @@ void kvsi_engine_forgive(kvs_store_t *store)
     while (debts != NULL) {
         kvsi_op_t *next = debts->next;
 
+        if (debts->event.status != KVS_ERR_CANCELLED) {
+            log_error(debts);
+        }
         kvsi_op_unref(debts);
         debts = next;
     }
 }
 
-void kvsi_engine_owe(kvs_event_t *event)
+void kvsi_engine_owe(kvs_event_t *event, bool untold)
 {
     kvsi_op_t *op = kvsi_op_of(event);
+    bool goes_to_log;
 
     pthread_mutex_lock(&op->store->lock);
     event->freed = true;
-    if (event->done && event->status != KVS_OK && !event->told && !op->store->closed) {
-        add_debt_locked(op);
-    }
+    event->told &= !untold;
+    goes_to_log = event->done && owe_locked(op); /* not done: its end sees to that */
     pthread_mutex_unlock(&op->store->lock);
+    if (goes_to_log) {
+        log_error(op);
+    }
     kvsi_op_unref(op);
 }
 
@@ -759,6 +797,23 @@ static kvs_status_t fail_pending_locked(const kvs_store_t *store, const char *wh
     return kvs_fail(
         KVS_ERR_TIMEOUT, "%s: %zu operations have not completed; the oldest is %s of key %s", what,
         store->n_pending, kvsi_verb_name((kvs_verb_t)oldest->verb), KVSI_KEY_TEXT(&key));
+}
+
+bool kvsi_engine_await_end(kvs_store_t *store, int64_t deadline_ns)
+{
+    bool is_idle = false;
+
+    while (!is_idle && kvsi_now_ns() < deadline_ns) {
+        uint32_t seen = atomic_load(&store->epoch);
+
+        pthread_mutex_lock(&store->lock);
+        is_idle = store->oldest == NULL;
+        pthread_mutex_unlock(&store->lock);
+        if (!is_idle) {
+            kvsi_store_sleep(store, seen, deadline_ns);
+        }
+    }
+    return is_idle;
 }
 
 kvs_status_t kvsi_engine_drain(kvs_store_t *store, int64_t deadline_ns, const char *what)
@@ -932,8 +987,7 @@ static kvs_status_t run_now(kvsi_op_t *op, const kvsi_request_t *request)
         end_pending(op);
         status = op->event.status;
         if (status != KVS_OK) {
-            kvs_fail(status, "%s",
-                     op->event.text == NULL ? kvs_status_text(status) : op->event.text);
+            kvs_fail(status, "%s", text_of(op));
         }
     }
     kvsi_op_release(op);

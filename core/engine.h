@@ -16,16 +16,19 @@ kvs_status_t kvsi_engine_run(kvs_store_t *store, const kvsi_request_t *request);
 /* Wait for what has been issued so far, until the deadline. issue_lock held or not. ERR_TIMEOUT,
  * ERR_CANCELLED. `what` is the call that waits. */
 kvs_status_t kvsi_engine_drain(kvs_store_t *store, int64_t deadline_ns, const char *what);
+/* Wait until nothing is pending, cancelled or not, at most until the deadline. Whether nothing is. */
+bool kvsi_engine_await_end(kvs_store_t *store, int64_t deadline_ns);
 
 /* Tell the oldest error that nobody was told; KVS_OK if there is none. */
 kvs_status_t kvsi_engine_tell_debt(kvs_store_t *store, const char *what);
-/* Drop all debts: nobody will ask. */
+/* Drop all debts, as nobody will ask: the log has them. */
 void kvsi_engine_forgive(kvs_store_t *store);
 /* Wait until the op's arrays may be touched again, as its call would without an event, or `until_ns`.
  * `ret_free` is always written. Errors of the op, ERR_TIMEOUT past the call's deadline, ERR_CANCELLED. */
 kvs_status_t kvsi_engine_wait_arrays(kvsi_op_t *op, int64_t until_ns, bool *ret_free);
-/* The user gives up an event: an error it carries, or will carry, is owed to others. */
-void kvsi_engine_owe(kvs_event_t *event);
+/* The user gives up an event: an error it carries, or will carry, is owed to others, unless the user
+ * was told; with `untold`, also then. */
+void kvsi_engine_owe(kvs_event_t *event, bool untold);
 
 /* The host table's: an asynchronous backend's word on an op. */
 void kvsi_engine_consumed(kvs_op_t *op);

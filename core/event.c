@@ -126,6 +126,13 @@ kvs_status_t kvs_event_on_complete(kvs_event_t *event, kvs_event_callback_t fn, 
 void kvs_event_free(kvs_event_t *event)
 {
     if (event != NULL && !kvsi_store_is_foreign(kvsi_op_of(event)->store)) {
-        kvsi_engine_owe(event);
+        kvsi_engine_owe(event, false);
+    }
+}
+
+void kvs_event_drop(kvs_event_t *event)
+{
+    if (event != NULL && !kvsi_store_is_foreign(kvsi_op_of(event)->store)) {
+        kvsi_engine_owe(event, true);
     }
 }

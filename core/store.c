@@ -426,9 +426,34 @@ static int64_t own_deadline(const kvs_store_t *store)
     return deadline_after(patience == INT64_MAX ? -1 : patience / 1000000);
 }
 
+#define CANCEL_GRACE_NS 2000000000 /* for what a backend ends when it is cancelled */
+
+/* Whether an asynchronous backend has soon ended what was pending, so that it can be closed, and tell
+ * the other processes so. What a blocking one runs may not end at all. */
+static bool ends_when_cancelled(kvs_store_t *store)
+{
+    kvs_store_cancel(store);
+    return store->mode == KVS_ASYNCHRONOUS && store->ops->cancel != NULL &&
+           kvsi_engine_await_end(store, kvsi_now_ns() + CANCEL_GRACE_NS);
+}
+
+/* Close the backend; an error that close has found before comes first. */
+static kvs_status_t close_backend_after(kvs_store_t *store, kvs_status_t status)
+{
+    char *text = status == KVS_OK ? NULL : strdup(kvs_last_error());
+    kvs_status_t closed = close_backend(store);
+
+    if (status != KVS_OK) {
+        kvs_fail(status, "%s", text == NULL ? kvs_status_text(status) : text);
+    }
+    free(text);
+    return status == KVS_OK ? closed : status;
+}
+
 kvs_status_t kvs_store_close(kvs_store_t *store)
 {
-    kvs_status_t status, debt, closed = KVS_OK;
+    kvs_status_t status;
+    bool is_left = false;
 
     if (store == NULL) {
         return KVS_OK;
@@ -438,28 +463,23 @@ kvs_status_t kvs_store_close(kvs_store_t *store)
         return status;
     }
     status = kvsi_engine_drain(store, own_deadline(store), "close");
-    if (status != KVS_OK) {
-        /* Cancelled, or past the deadline: the operations that still run hold the store. */
-        kvs_store_cancel(store);
+    if (status == KVS_OK) {
+        status = kvsi_engine_tell_debt(store, "close");
+    } else if (!ends_when_cancelled(store)) {
+        /* The operations that still run hold the store. */
+        is_left = true;
         status = kvsi_fail_context(status, "the store was abandoned");
     }
-    debt = status == KVS_OK ? kvsi_engine_tell_debt(store, "close") : KVS_OK;
     pthread_mutex_lock(&store->lock);
     store->closed = true;
     pthread_mutex_unlock(&store->lock);
     kvsi_engine_forgive(store);
-    if (status == KVS_OK) {
-        char *text = debt == KVS_OK ? NULL : strdup(kvs_last_error());
-
-        closed = close_backend(store);
-        if (text != NULL) {
-            kvs_fail(debt, "%s", text);
-            free(text);
-        }
+    if (!is_left) {
+        status = close_backend_after(store, status);
     }
     kvsi_store_unref(store);
     kvsi_trace_flush();
-    return status != KVS_OK ? status : debt != KVS_OK ? debt : closed;
+    return status;
 }
 
 kvs_status_t kvs_store_wait_all(kvs_store_t *store, int64_t timeout_ms)

@@ -237,7 +237,7 @@ static bool wait_for_others(byteps_worker_t *worker)
     while (worker->failure == KVS_OK && keeps_any(worker) && waited != ETIMEDOUT) {
         waited = pthread_cond_timedwait(&worker->changed, &worker->lock, &deadline);
     }
-    works = worker->failure == KVS_OK;
+    works = worker->failure == KVS_OK || worker->failure == KVS_ERR_CANCELLED;
     pthread_mutex_unlock(&worker->lock);
     return works;
 }
@@ -573,6 +573,12 @@ kvs_status_t byteps_worker_barrier(byteps_worker_t *worker)
     return status == KVS_OK ? KVS_OK : kvs_fail_context(status, "barrier");
 }
 
+void byteps_worker_cancel(byteps_worker_t *worker)
+{
+    worker->cancelled = true;
+    kvs_net_store_cancel(worker->net);
+}
+
 /* ---- What happens to the job ------------------------------------------------------------------------- */
 
 void byteps_worker_fail(byteps_worker_t *worker, kvs_status_t status, const char *text)
@@ -743,6 +749,9 @@ bool byteps_worker_tick(byteps_worker_t *worker, int64_t now_ns)
     }
     worker->expired_ns = now_ns;
     pthread_mutex_lock(&worker->lock);
+    if (worker->cancelled) {
+        byteps_worker_fail(worker, KVS_ERR_CANCELLED, "the store was cancelled");
+    }
     for (byteps_use_t *use = worker->active; use != NULL && worker->timeout_ms > 0; use = next) {
         next = use->next_active;
         expire(use, now_ns);

@@ -113,7 +113,8 @@ struct byteps_worker {
     int64_t timeout_ms;                /* 0: for ever */
     uint64_t part_bytes, credit_bytes; /* credit 0: without bound */
 
-    int64_t expired_ns; /* when the clock was last looked at: the I/O thread's */
+    int64_t expired_ns;     /* when the clock was last looked at: the I/O thread's */
+    _Atomic bool cancelled; /* set by anyone, also in a signal handler; looked at by each tick */
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -159,6 +160,7 @@ void byteps_worker_key_release(byteps_key_t *key);
 kvs_status_t byteps_worker_issue(byteps_worker_t *worker);
 kvs_status_t byteps_worker_run(byteps_worker_t *worker, kvs_op_t *op);
 kvs_status_t byteps_worker_barrier(byteps_worker_t *worker);
+void byteps_worker_cancel(byteps_worker_t *worker);
 /* On the I/O thread: something has happened to the job; time has passed. False: nothing is pending. */
 void byteps_worker_event(byteps_worker_t *worker, const kvs_net_event_t *event);
 bool byteps_worker_tick(byteps_worker_t *worker, int64_t now_ns);

@@ -191,21 +191,21 @@ static void wait_for_callbacks(dist_worker_t *worker)
     pthread_mutex_unlock(&worker->lock);
 }
 
-static bool has_failed(dist_worker_t *worker)
+static bool others_have_failed(dist_worker_t *worker)
 {
-    bool failed;
+    kvs_status_t failure;
 
     pthread_mutex_lock(&worker->lock);
-    failed = worker->failure != KVS_OK;
+    failure = worker->failure;
     pthread_mutex_unlock(&worker->lock);
-    return failed;
+    return failure != KVS_OK && failure != KVS_ERR_CANCELLED;
 }
 
 kvs_status_t dist_worker_close(dist_worker_t *worker, int64_t timeout_ms)
 {
     kvs_status_t status;
 
-    if (!has_failed(worker)) { /* else the others have failed too, and tell why */
+    if (!others_have_failed(worker)) { /* else they tell why */
         dist_worker_say_closed(worker);
     }
     status = kvs_net_store_close(worker->net, dist_net_timeout(timeout_ms));
@@ -1176,15 +1176,20 @@ void dist_worker_tell(dist_worker_t *worker, uint64_t key, kvs_status_t status, 
     dist_worker_settle(worker);
 }
 
-void dist_worker_fail(dist_worker_t *worker, kvs_status_t status, const char *text)
+static void fail_all(dist_worker_t *worker, kvs_status_t status, const char *text)
 {
-    pthread_mutex_lock(&worker->lock);
     if (worker->failure == KVS_OK) {
         worker->failure = status;
         set_text(&worker->failure_text, text);
         dist_requests_fail(worker, -1, status, text);
         fail_waiting(worker);
     }
+}
+
+void dist_worker_fail(dist_worker_t *worker, kvs_status_t status, const char *text)
+{
+    pthread_mutex_lock(&worker->lock);
+    fail_all(worker, status, text);
     dist_worker_settle(worker);
 }
 
@@ -1209,6 +1214,7 @@ void dist_worker_tick(dist_worker_t *worker)
     pthread_mutex_lock(&worker->lock);
     if (worker->cancelled) {
         pthread_cond_broadcast(&worker->changed);
+        fail_all(worker, KVS_ERR_CANCELLED, "the store was cancelled");
     }
     dist_requests_expire(worker);
     dist_worker_settle(worker);

@@ -444,6 +444,56 @@ static void an_error_after_the_call_is_told_by_wait_all_or_close(void)
     KT_FAIL(kvs_store_close(store), KVS_ERR_PEER, "close: an earlier push failed: rank 3 is gone");
 }
 
+static void fail_in_turn(void *arg)
+{
+    completer_t *completer = arg;
+
+    for (int i = 0; i < completer->n; i++) {
+        fake_consume(completer->call);
+        fake_complete_failed(completer->call, KVS_ERR_PEER, "rank 3 is gone");
+    }
+}
+
+/* The failure may come before the call has returned or after: by the call, or by the next one. */
+static void every_failure_is_told_exactly_once_whenever_it_comes(void)
+{
+    enum { N = 2000 };
+    kvs_store_t *store = begin();
+    completer_t completer = {.call = "push 1", .n = N};
+    int n_told = 0, n_pushed = 0;
+    kvs_status_t status;
+
+    kt_thread_start(&completer.thread, fail_in_turn, &completer);
+    while (n_pushed < N) {
+        status = push_one(store, 1, 1);
+        n_told += status != KVS_OK;
+        if (status == KVS_OK || strstr(kvs_last_error(), "an earlier") == NULL) {
+            n_pushed++; /* else it told of another, and was not carried out */
+        }
+    }
+    kt_thread_join(&completer.thread);
+    while ((status = kvs_store_wait_all(store, KT_PATIENCE_MS)) == KVS_ERR_PEER) {
+        n_told++;
+    }
+    KT_OK(status);
+    KT_INT(n_told, N);
+    KT_OK(kvs_store_close(store));
+}
+
+static void what_fails_in_a_store_that_was_left_is_logged(void)
+{
+    kvs_store_t *store = begin_with(FAKE_ASYNC, "0.05");
+    float value = 1;
+
+    kvs_event_free(start(store, KVS_VERB_PUSH, 1, &value));
+    KT_FAIL(kvs_store_close(store), KVS_ERR_TIMEOUT, "abandoned");
+    kt_stderr_begin();
+    fake_complete_failed("push 1", KVS_ERR_PEER, "rank 3 is gone");
+    KT_STR(kt_stderr_end(),
+           "kvstore warn store: push of key 1 failed, which nobody was told: rank 3 is gone\n");
+    fake_wait_count("close", 1);
+}
+
 static void a_key_whose_init_failed_is_free_again(void)
 {
     kvs_store_t *store;
@@ -679,6 +729,8 @@ static const kt_test_t tests[] = {
     KT_TEST(the_event_is_told_the_error),
     KT_TEST(an_error_after_the_call_is_told_once_by_the_next_operation_on_the_key),
     KT_TEST(an_error_after_the_call_is_told_by_wait_all_or_close),
+    KT_TEST(every_failure_is_told_exactly_once_whenever_it_comes),
+    KT_TEST(what_fails_in_a_store_that_was_left_is_logged),
     KT_TEST(a_key_whose_init_failed_is_free_again),
     KT_TEST(what_is_in_flight_keeps_the_key_whose_init_failed),
     KT_TEST(the_only_init_that_fails_leaves_the_key_type_open),

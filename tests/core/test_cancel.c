@@ -172,6 +172,85 @@ static void a_call_that_waits_for_an_asynchronous_backend_ends(void)
     check_asynchronous_wait(KVS_VERB_PULL, "pull 1", "pull: the store was cancelled");
 }
 
+/* ---- Closing in good order ------------------------------------------------------------------- */
+
+typedef struct ender {
+    kt_thread_t thread;
+    size_t n_cancels; /* after so many */
+} ender_t;
+
+/* As a backend's own thread: what is pending ends some time after the cancel. */
+static void end_after_cancels(void *arg)
+{
+    ender_t *ender = arg;
+
+    fake_wait_count("cancel", ender->n_cancels);
+    fake_complete_failed("push 1", KVS_ERR_CANCELLED, "push: the store was cancelled");
+}
+
+static kvs_store_t *begin_cancelling(const char *timeout)
+{
+    const kvs_option_t option = {"timeout", timeout};
+    kvs_store_t *store = NULL;
+
+    fake_begin();
+    KT_OK(kvs_store_create(FAKE_ASYNC_CANCELS, &option, 1, &store));
+    fake_complete_inside(true);
+    init_one(store, 1, 0);
+    fake_begin();
+    return store;
+}
+
+static void close_waits_a_moment_for_what_an_asynchronous_backend_ends(void)
+{
+    kvs_store_t *store = begin_cancelling("60");
+    ender_t ender = {.n_cancels = 2}; /* that of close, too */
+    kvs_event_t *event = NULL;
+    float value = 1;
+
+    KT_OK(call_key(store, KVS_VERB_PUSH, kvs_key_int(1), &value, 1, &event));
+    kt_thread_start(&ender.thread, end_after_cancels, &ender);
+    kvs_store_cancel(store);
+    KT_FAIL(kvs_store_close(store), KVS_ERR_CANCELLED, "close: the store was cancelled");
+    KT_TRUE(strstr(kvs_last_error(), "abandoned") == NULL);
+    KT_INT(fake_count("close"), 1); /* when it returned */
+    KT_INT(fake_count("release 1"), 1);
+    kt_thread_join(&ender.thread);
+    KT_FAIL(finish(event), KVS_ERR_CANCELLED, "push: the store was cancelled");
+}
+
+static void close_past_its_deadline_cancels_and_closes_in_good_order(void)
+{
+    kvs_store_t *store = begin_cancelling("0.05");
+    ender_t ender = {.n_cancels = 1};
+    float value = 1;
+    kvs_event_t *event = NULL;
+
+    KT_OK(call_key(store, KVS_VERB_PUSH, kvs_key_int(1), &value, 1, &event));
+    kt_thread_start(&ender.thread, end_after_cancels, &ender);
+    KT_FAIL(kvs_store_close(store), KVS_ERR_TIMEOUT,
+            "close: 1 operations have not completed; the oldest is push of key 1");
+    KT_TRUE(strstr(kvs_last_error(), "abandoned") == NULL);
+    KT_INT(fake_count("close"), 1);
+    kt_thread_join(&ender.thread);
+    KT_FAIL(finish(event), KVS_ERR_CANCELLED, "push: the store was cancelled");
+}
+
+static void what_does_not_end_then_is_left(void)
+{
+    kvs_store_t *store = begin_cancelling("60");
+    kvs_event_t *event = NULL;
+    float value = 1;
+
+    KT_OK(call_key(store, KVS_VERB_PUSH, kvs_key_int(1), &value, 1, &event));
+    kvs_store_cancel(store);
+    KT_FAIL(kvs_store_close(store), KVS_ERR_CANCELLED, "the store was abandoned");
+    KT_INT(fake_count("close"), 0);
+    kvs_event_free(event);
+    fake_complete("push 1");
+    fake_wait_count("close", 1);
+}
+
 static void several_waiters_all_end(void)
 {
     kvs_store_t *store = begin(FAKE);
@@ -362,6 +441,9 @@ static const kt_test_t tests[] = {
     KT_TEST(a_call_that_waits_to_change_the_store_ends),
     KT_TEST(close_ends),
     KT_TEST(a_call_that_waits_for_an_asynchronous_backend_ends),
+    KT_TEST(close_waits_a_moment_for_what_an_asynchronous_backend_ends),
+    KT_TEST(close_past_its_deadline_cancels_and_closes_in_good_order),
+    KT_TEST(what_does_not_end_then_is_left),
     KT_TEST(several_waiters_all_end),
     KT_TEST(queued_operations_are_not_begun),
     KT_TEST(a_list_that_waits_for_all_its_keys_leaves_every_queue),

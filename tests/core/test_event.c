@@ -494,6 +494,64 @@ static void the_error_of_an_init_is_told_by_the_next_use_of_the_key(void)
     KT_OK(kvs_store_close(store));
 }
 
+/* ---- Errors nobody asks for ------------------------------------------------------------------ */
+
+static void errors_that_nobody_will_ask_for_are_logged_once(void)
+{
+    kvs_store_t *store = begin();
+    const char *logged;
+
+    owe(store, 1, "push 1", "disk full");
+    owe(store, 2, "push 2", "disk slow");
+    kt_stderr_begin();
+    KT_FAIL(kvs_store_close(store), KVS_ERR_IO, "close: an earlier push failed: disk full");
+    logged = kt_stderr_end();
+    KT_STR(logged, "kvstore warn store: push of key 2 failed, which nobody was told: disk slow\n");
+}
+
+static void an_event_freed_after_its_store_leaves_its_error_in_the_log(void)
+{
+    kvs_store_t *store = begin();
+    kvs_event_t *told, *untold;
+
+    fake_fail("push 1", KVS_ERR_IO, "disk full");
+    told = start_big(store, KVS_VERB_PUSH, 1);
+    fake_fail("push 2", KVS_ERR_IO, "disk slow");
+    untold = start_big(store, KVS_VERB_PUSH, 2);
+    KT_OK(kvs_store_close(store));
+    KT_FAIL(kvs_event_wait(told, 0), KVS_ERR_IO, "disk full");
+    kt_stderr_begin();
+    kvs_event_free(told);
+    KT_STR(kt_stderr_end(), "");
+    kt_stderr_begin();
+    kvs_event_free(untold);
+    KT_STR(kt_stderr_end(),
+           "kvstore warn store: push of key 2 failed, which nobody was told: disk slow\n");
+}
+
+static void a_callback_that_told_nobody_leaves_the_error_owed(void)
+{
+    kvs_store_t *store = begin();
+    told_t told = {.n = 0};
+    kvs_event_t *event;
+
+    fake_fail("push 1", KVS_ERR_IO, "disk full");
+    event = start_held(store);
+    KT_OK(kvs_event_on_complete(event, note_told, &told));
+    fake_release("push 1");
+    KT_OK(kvs_store_wait_all(store, KT_PATIENCE_MS)); /* the callback was told */
+    KT_INT(told.n, 1);
+    kvs_event_drop(event);
+    KT_FAIL(push_big(store, 1), KVS_ERR_IO, "push: an earlier push failed: disk full");
+    KT_OK(push_big(store, 1));
+    event = start_big(store, KVS_VERB_PUSH, 1);
+    KT_OK(kvs_event_on_complete(event, note_told, &told));
+    KT_OK(kvs_store_wait_all(store, KT_PATIENCE_MS));
+    kvs_event_drop(event); /* no error, nothing owed */
+    kvs_event_drop(NULL);
+    KT_OK(kvs_store_close(store));
+}
+
 static const kt_test_t tests[] = {
     KT_TEST(waiting_for_no_time_only_looks),
     KT_TEST(waiting_ends_at_the_deadline_and_the_operation_goes_on),
@@ -520,5 +578,8 @@ static const kt_test_t tests[] = {
     KT_TEST(an_error_whose_event_is_still_held_is_not_owed_yet),
     KT_TEST(a_call_that_times_out_waiting_has_not_told_the_error),
     KT_TEST(the_error_of_an_init_is_told_by_the_next_use_of_the_key),
+    KT_TEST(errors_that_nobody_will_ask_for_are_logged_once),
+    KT_TEST(an_event_freed_after_its_store_leaves_its_error_in_the_log),
+    KT_TEST(a_callback_that_told_nobody_leaves_the_error_owed),
 };
 KT_MAIN("event", tests)

@@ -716,6 +716,13 @@ static kvs_status_t set_optimizer(void *store, const kvs_optimizer_spec_t *spec)
     return record_and_obey("set_optimizer");
 }
 
+/* What is pending ends when the test says so. Not safe in a signal handler. */
+static void cancel(void *store)
+{
+    (void)store;
+    (void)record_and_obey("cancel");
+}
+
 #define COMMON(open_function)                                                                      \
     .size = (uint32_t)sizeof(kvs_backend_ops_t), .store_size = sizeof(fake_store_t),               \
     .key_size = sizeof(fake_key_t), .group_size = sizeof(fake_group_state_t), .probe = probe,      \
@@ -731,6 +738,9 @@ static const kvs_backend_ops_t async_ops = {COMMON(open_keeping),   .mode = KVS_
                                             .init = hand_over,      .push = hand_over,
                                             .pull = hand_over,      .pushpull = hand_over,
                                             .broadcast = hand_over, .row_sparse_pull = hand_over};
+static const kvs_backend_ops_t async_cancels_ops = {COMMON(open_keeping), .mode = KVS_ASYNCHRONOUS,
+                                                    .init = hand_over,    .push = hand_over,
+                                                    .pull = hand_over,    .cancel = cancel};
 static const kvs_backend_ops_t async_bare_ops = {COMMON(open_keeping), .mode = KVS_ASYNCHRONOUS,
                                                  .init = hand_over, .push = hand_over,
                                                  .pull = hand_over};
@@ -767,6 +777,7 @@ static void register_all(void)
     add(FAKE, &blocking_ops, keeps | KVS_CAN_SPARSE, KVS_DTYPES_ALL);
     add(FAKE_PLAIN, &plain_ops, 0, 1u << KVS_DTYPE_float32);
     add(FAKE_ASYNC, &async_ops, keeps | KVS_CAN_ASYNC, KVS_DTYPES_ALL);
+    add(FAKE_ASYNC_CANCELS, &async_cancels_ops, keeps, KVS_DTYPES_ALL);
     add(FAKE_ASYNC_BARE, &async_bare_ops, keeps, KVS_DTYPES_ALL);
     add(FAKE_ASYNC_PLAIN, &async_plain_ops, 0, KVS_DTYPES_ALL);
 }

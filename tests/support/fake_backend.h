@@ -3,8 +3,8 @@
  * block, fail or complete as they are told.
  *
  * A call is named by its verb and its first key: "push 3", "init w"; beside the verbs there are
- * "issue 3", "release 3" (key_release), "set_updater", "set_optimizer", "open" and "close". Values
- * are real where they are dense float32. All functions: any thread. */
+ * "issue 3", "release 3" (key_release), "set_updater", "set_optimizer", "open", "close" and "cancel".
+ * Values are real where they are dense float32. All functions: any thread. */
 #ifndef FAKE_BACKEND_H
 #define FAKE_BACKEND_H
 
@@ -13,11 +13,12 @@
 
 #include <kvstore/abi.h>
 
-#define FAKE             "fake"       /* blocking, keeps weights, has no pushpull nor broadcast */
-#define FAKE_PLAIN       "fake_plain" /* blocking, keeps none; float32; pushpull and broadcast */
-#define FAKE_ASYNC       "fake_async" /* asynchronous, keeps weights, has every verb */
-#define FAKE_ASYNC_BARE  "fake_async_bare"  /* the same without pushpull and broadcast */
-#define FAKE_ASYNC_PLAIN "fake_async_plain" /* asynchronous, keeps none */
+#define FAKE               "fake"       /* blocking, keeps weights, has no pushpull nor broadcast */
+#define FAKE_PLAIN         "fake_plain" /* blocking, keeps none; float32; pushpull and broadcast */
+#define FAKE_ASYNC         "fake_async" /* asynchronous, keeps weights, has every verb */
+#define FAKE_ASYNC_BARE    "fake_async_bare"    /* the same without pushpull and broadcast */
+#define FAKE_ASYNC_PLAIN   "fake_async_plain"   /* asynchronous, keeps none */
+#define FAKE_ASYNC_CANCELS "fake_async_cancels" /* as FAKE_ASYNC, and is told of a cancel */
 
 /* First in each test: the backends are registered, and nothing is recorded, held, failing. */
 void fake_begin(void);

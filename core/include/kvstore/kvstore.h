@@ -270,8 +270,11 @@ KVS_API kvs_status_t kvs_event_test(kvs_event_t *event, int *ret_done);
 typedef void (*kvs_event_callback_t)(kvs_status_t status, const char *text, void *arg);
 KVS_API kvs_status_t kvs_event_on_complete(kvs_event_t *event, kvs_event_callback_t fn, void *arg);
 /* Free the handle, also before completion; the operation goes on. An error nobody has been told by then is delivered by
- * the next operation on that key, or by wait_all or close. NULL does nothing. */
+ * the next operation on that key, or by wait_all or close; where nobody asks any more, it is logged. NULL does nothing. */
 KVS_API void kvs_event_free(kvs_event_t *event);
+/* The same for a callback that passed the error on to nobody, as a binding's whose future was dropped: the error counts
+ * as one that nobody has been told. After the callback has been called. */
+KVS_API void kvs_event_drop(kvs_event_t *event);
 
 /* ---- Creating a store -------------------------------------------------------------------------------------- */
 
@@ -291,7 +294,8 @@ KVS_API kvs_status_t kvs_store_create(const char *name, const kvs_option_t *opti
                                       kvs_store_t **ret_store);
 
 /* Wait for the store's work, or past its deadline abandon it with an error, and free the store in either case. Returns
- * the first error that was not delivered yet. NULL does nothing. Not while another thread uses the store. */
+ * the first error that was not delivered yet; further ones are logged. Past the deadline, or after a cancel, what is
+ * pending is given up: ERR_TIMEOUT, ERR_CANCELLED. NULL does nothing. Not while another thread uses the store. */
 KVS_API kvs_status_t kvs_store_close(kvs_store_t *store);
 
 /* ---- Operations -------------------------------------------------------------------------------------------- */

@@ -478,8 +478,10 @@ typedef struct kvs_backend_ops {
     /* The keys are to be forgotten: tell whoever else keeps them. Nothing of the store runs, whatever
      * its mode. key_release of each follows. NULL: nobody else does, in blocking mode. */
     kvs_status_t (*delete_keys)(void *store, kvs_key_entry_t *const *keys, size_t n_keys);
-    /* Make every call that waits within the backend return ERR_CANCELLED soon. Any thread, also in a
-     * signal handler. NULL: there are none. */
+    /* Make every call that waits within the backend return ERR_CANCELLED soon, and complete with it
+     * what an asynchronous one was handed: close waits 2 s for that, and where something is left then,
+     * the backend is closed only when that has completed. Any thread, also in a signal handler. NULL:
+     * there are none. */
     void (*cancel)(void *store);
     /* What kvs_store_extension gives for `name`: a constant table, or NULL. */
     const void *(*extension)(const char *name);
