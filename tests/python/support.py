@@ -14,18 +14,18 @@ except ImportError:
 import kvstore
 
 
-# What programs of their own begin with: interrupt_when(ready) is Ctrl-C as soon as the main thread waits.
+# What programs of their own begin with: interrupt_when(ready) is a signal as soon as the main thread waits.
 PRELUDE = """
 import os, signal, sys, threading, time
 import numpy as np
 import kvstore
 
-def interrupt_when(ready):
+def interrupt_when(ready, number=signal.SIGINT):
     def run():
         while not ready():
             time.sleep(0.005)
         time.sleep(0.05)
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), number)
     threading.Thread(target=run, daemon=True).start()
 """
 

@@ -8,7 +8,7 @@ import threading
 
 import kvstore
 from kvstore import Status
-from support import Case, array, main, np
+from support import PRELUDE, Case, array, main, np, run_python
 
 
 class Futures(Case):
@@ -113,6 +113,103 @@ class Futures(Case):
         future = kv.push(1, np.ones(1 << 20, "f4"), async_=True)
         kv.close()
         self.assertIsNone(future.result(10))
+
+
+class Dropped(Case):
+    """Errors of futures that nobody asked are told as the C library tells those of events."""
+
+    def fail_in_flight(self, kv, key, words):
+        """Give the future of a push that fails, after it has failed."""
+        def update(*_):
+            raise ZeroDivisionError(words)
+
+        kv.set_updater(update)
+        future = kv.push(key, array(1), async_=True)
+        concurrent.futures.wait([future])
+        return future
+
+    def store(self):
+        kv = kvstore.create()
+        kv.init([1, 2], [array(1), array(1)])
+        return kv
+
+    def test_the_next_operation_on_the_key_raises_it_once(self):
+        kv = self.store()
+        self.fail_in_flight(kv, 1, "lost")
+        self.assert_same(self.pulled(kv, 2, 1), [1])
+        self.assert_fails(RuntimeError, "pull: an earlier push failed: key 1: updater returned KVS_ERR_CALLBACK: "
+                          "ZeroDivisionError: lost", Status.ERR_CALLBACK,
+                          self.pulled, kv, 1, 1)
+        self.assert_same(self.pulled(kv, 1, 1), [1])
+        kv.close()
+
+    def test_wait_all_and_close_raise_it(self):
+        kv = self.store()
+        self.fail_in_flight(kv, 1, "lost")
+        self.assert_fails(RuntimeError, "wait_all: an earlier push failed", Status.ERR_CALLBACK, kv.wait_all)
+        self.fail_in_flight(kv, 1, "lost too")
+        self.assert_fails(RuntimeError, "close: an earlier push failed", Status.ERR_CALLBACK, kv.close)
+
+    def test_of_one_that_is_dropped_in_flight_wait_all_raises_it(self):
+        kv = self.store()
+        entered, leave = threading.Event(), threading.Event()
+
+        def update(*_):
+            entered.set()
+            leave.wait(30)
+            raise ZeroDivisionError("lost")
+
+        kv.set_updater(update)
+        kv.push(1, array(1), async_=True)
+        entered.wait(30)
+        threading.Timer(0.05, leave.set).start()
+        self.assert_fails(RuntimeError, "ZeroDivisionError: lost", Status.ERR_CALLBACK, kv.wait_all)
+        kv.close()
+
+    def test_not_of_one_that_somebody_has_or_asked(self):
+        kv = self.store()
+        kept = self.fail_in_flight(kv, 1, "kept")
+        for ask in (lambda future: future.exception(), lambda future: self.assertRaises(ZeroDivisionError, future.result),
+                    lambda future: future.add_done_callback(lambda done: done.exception())):
+            future = self.fail_in_flight(kv, 1, "asked")
+            ask(future)
+            del future
+        self.assert_same(self.pulled(kv, 1, 1), [1])
+        kv.close()
+        self.assertIsInstance(kept.exception(), ZeroDivisionError)
+
+    def test_of_one_that_is_dropped_after_the_store_it_is_logged_once(self):
+        done = run_python(PRELUDE + """
+kv = kvstore.create()
+kv.init(1, np.ones(1, "f4"))
+def update(*_):
+    raise ZeroDivisionError("lost")
+kv.set_updater(update)
+futures = [kv.push(1, np.ones(1, "f4"), async_=True) for _ in range(2)]
+kv.wait_all()
+kv.close()
+futures[0].exception()
+futures.clear()
+print("ended")
+""")
+        self.assertEqual((done.stdout, done.stderr), (
+            "ended\n", "kvstore warn store: push of key 1 failed, which nobody was told: key 1: updater returned "
+                       "KVS_ERR_CALLBACK: ZeroDivisionError: lost\n"))
+
+    def test_at_the_end_of_the_program_it_is_logged(self):
+        for end, returncode in (("", 0), ("del kv", 0), ("with kv:\n    raise SystemExit(3)", 3)):
+            done = run_python(PRELUDE + """
+kv = kvstore.create()
+kv.init(1, np.ones(1, "f4"))
+def update(*_):
+    raise ZeroDivisionError("lost")
+kv.set_updater(update)
+kv.push(1, np.ones(1, "f4"), async_=True)
+kv.set_updater(None)
+""" + end)
+            self.assertEqual(done.returncode, returncode, done.stderr)
+            self.assertEqual(done.stderr, "the store local was closed with an error: close: an earlier push failed: "
+                                          "key 1: updater returned KVS_ERR_CALLBACK: ZeroDivisionError: lost\n")
 
 
 class Asyncio(Case):

@@ -223,6 +223,7 @@ _FUNCTIONS = {
     "kvs_last_error": (c_char_p, []),
     "kvs_fail": (c_int32, None),  # variadic
     "kvs_event_free": (None, [c_void_p]),
+    "kvs_event_drop": (None, [c_void_p]),
     "kvs_store_type": (c_char_p, [_STORE]),
     "kvs_store_cancel": (None, [_STORE]),
     "kvs_dlpack_release": (None, [POINTER(Tensor)]),

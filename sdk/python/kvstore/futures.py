@@ -9,14 +9,15 @@ from ctypes import c_void_p, string_at
 from typing import Any, Dict, Generator, List, Optional
 
 from ._library import EventCallback, lib
-from .errors import error_of
+from .errors import Status, error_of
 
 
 class Future(concurrent.futures.Future):
     """An operation that goes on. ``result(timeout)`` waits for it and raises its error; ``done()``,
     ``exception()``, ``add_done_callback`` and ``concurrent.futures.wait`` work; ``await`` does too, in any
     event loop. It can't be cancelled. Callbacks run on the thread that completes the operation and may not
-    use a store.
+    use a store. The error of a future that is dropped unasked is raised by the next operation on its key, or by
+    ``wait_all`` or ``close``.
 
     >>> import asyncio, kvstore, numpy as np
     >>> kv = kvstore.create()
@@ -30,20 +31,46 @@ class Future(concurrent.futures.Future):
     array([3., 3.], dtype=float32)
     """
 
+    _event: Optional[c_void_p] = None  # of an error that nobody has asked for
+
+    def result(self, timeout: Optional[float] = None) -> Any:
+        try:
+            return super().result(timeout)
+        finally:
+            self._note_told()
+
+    def exception(self, timeout: Optional[float] = None) -> Optional[BaseException]:
+        try:
+            return super().exception(timeout)
+        finally:
+            self._note_told()
+
+    def _note_told(self) -> None:
+        if self.done():
+            event = self.__dict__.pop("_event", None)
+            if event is not None:
+                lib.kvs_event_free(event)
+
     def __await__(self) -> Generator[Any, None, Any]:
         return asyncio.wrap_future(self).__await__()
+
+    def __del__(self) -> None:
+        event = self.__dict__.pop("_event", None)
+        if event is not None:
+            lib.kvs_event_drop(event)
 
 
 class Flight:
     """What an operation in flight needs."""
 
-    __slots__ = ("future", "packs", "store")
+    __slots__ = ("future", "packs", "store", "event")
 
     def __init__(self, store: Any, packs: List[Any]) -> None:
         self.future = Future()
         self.future.set_running_or_notify_cancel()
         self.store = store
         self.packs = packs  # None where the call has no such arrays
+        self.event = c_void_p()
 
 
 _flights: Dict[int, Flight] = {}
@@ -85,12 +112,16 @@ def _on_complete(status: int, text: Optional[int], number: Optional[int]) -> Non
             flight.future.set_result(None)
         else:
             words = string_at(text).decode("utf-8", "replace") if text else ""
+            if status != Status.ERR_CANCELLED:
+                flight.future._event, flight.event = flight.event, None
             flight.future.set_exception(error_of(status, words, flight.store._rank, "key"))
     except BaseException as error:  # pylint: disable=broad-except
         if not flight.future.done():
             flight.future.set_exception(error)
     finally:
-        del flight  # it may be the last to hold its store
+        if flight.event is not None:
+            lib.kvs_event_free(flight.event)
+        del flight  # it may be the last to hold its store, or a future with an error
         _here.is_callback = False
 
 
@@ -98,6 +129,6 @@ _callback = EventCallback(_on_complete)
 
 
 def launch(number: int, event: c_void_p) -> None:
-    """Have the flight told of the event's end; the handle is given up."""
+    """Have the flight told of the event's end; the handle is the flight's."""
+    _flights[number].event = event
     lib.kvs_event_on_complete(event, _callback, number)
-    lib.kvs_event_free(event)

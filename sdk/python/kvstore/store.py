@@ -9,7 +9,9 @@ a thread of their own meanwhile.
 
 import atexit
 import collections
+import concurrent.futures
 import ctypes
+import logging
 import os
 import sys
 import threading
@@ -39,12 +41,13 @@ from .errors import (
 )
 from .futures import Future
 
-_CANCEL_SECONDS = 1.0  # for calls that were interrupted and hear of a cancel
+_CANCEL_SECONDS = 3.0  # for calls that were interrupted and hear of a cancel
 _CLOSE_SECONDS = 300.0  # for calls of other threads, which have deadlines of their own
-_EXIT_SECONDS = 5.0  # for what is in flight when the interpreter ends
+_EXIT_SECONDS = 5.0  # for what is under way when the interpreter ends, or a with-block by an error
 _KEEP_SPARSE = 1
 _CALL_BYTES = ctypes.sizeof(Call)
 
+_logger = logging.getLogger("kvstore")
 _stores: "weakref.WeakSet[KVStore]" = weakref.WeakSet()
 _exiting = False
 _creating: List[Aside] = []
@@ -503,11 +506,11 @@ class KVStore(KVStoreBase):
 
     def wait_all(self, timeout: Optional[float] = None) -> None:
         """Wait for everything issued on the store, at most `timeout` seconds (None: the store's own deadline), and
-        raise the first error that nobody was told yet. Errors of futures stay with them."""
-        flying = list(self._flying.values())
+        raise the first error that nobody was told yet. Errors of futures that somebody has stay with them."""
+        flying = [weakref.ref(flight.future) for flight in list(self._flying.values())]
         self._ask(lib.kvs_store_wait_all, -1 if timeout is None else int(timeout * 1000), about="key")
-        for flight in flying:  # told by the threads that completed them, which may be a moment behind
-            flight.future.exception()
+        for future in flying:  # other threads, which issue or complete them, may be a moment behind
+            concurrent.futures.wait([one for one in [future()] if one is not None])
         self._late.clear()
         self._reap()
 
@@ -541,8 +544,8 @@ class KVStore(KVStoreBase):
 
     def close(self) -> None:
         """Wait for the store's work, or past its deadline abandon it with an error. Raises the first error that
-        nobody was told yet; errors of futures stay with them. The store can't be used afterwards; closing it again
-        does nothing. RuntimeError in an updater."""
+        nobody was told yet; errors of futures that somebody has stay with them. The store can't be used afterwards;
+        closing it again does nothing. RuntimeError in an updater."""
         if is_updating():
             raise error_of(int(Status.ERR_STATE), "close: not allowed in an updater", self._rank)
         handle = self._give_up_handle()
@@ -563,7 +566,7 @@ class KVStore(KVStoreBase):
             lib.kvs_store_cancel(handle)  # what was interrupted and still waits ends now
             self._leave(self._is_alone, _CANCEL_SECONDS)
         status, text = self._close_handle(handle)
-        if status != 0 and not was_interrupted:
+        if status != 0 and (not was_interrupted or status != Status.ERR_CANCELLED):
             raise error_of(status, text, self._rank, "key")
 
     def _is_alone(self) -> bool:
@@ -596,36 +599,44 @@ class KVStore(KVStoreBase):
             _forever.append((self._orphans, list(self._flying.values()), self._late, self._updater,
                              self._old_updaters))
 
-    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
-        if kind is not None and not issubclass(kind, Exception) and not issubclass(kind, SystemExit):
-            self._cancel()  # Ctrl-C: leave at once
-            try:
-                self.close()
-            except KVStoreError:
-                pass
-            return
+    def _close_quietly(self, seconds: float) -> None:
+        """Close where another error, or nobody, is on its way: what is under way has some time, then it is
+        cancelled; an error of close is logged."""
+        if not self._leave(lambda: not self._flying and not self._inside, seconds):
+            self._cancel()
         try:
             self.close()
-        except KVStoreError:
-            if error is None:
-                raise
+        except Exception as error:
+            if getattr(error, "code", None) != Status.ERR_CANCELLED:
+                _logger.warning("the store %s was closed with an error: %s", self._type, error)
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        if kind is None:
+            self.close()
+        elif issubclass(kind, (Exception, SystemExit)):
+            self._close_quietly(_EXIT_SECONDS)
+        else:  # Ctrl-C: leave at once
+            self._cancel()
+            self._close_quietly(0)
 
     def __del__(self) -> None:
         if self._handle is None or sys.is_finalizing():
             return
-        try:
-            if futures.is_calling_back():  # where no store may be used
-                handle = self._give_up_handle()
-                if handle is not None:
-                    threading.Thread(target=lib.kvs_store_close, args=(handle,), daemon=True).start()
-            else:
-                self.close()
-        except Exception:  # nobody is there to be told
-            pass
+        if futures.is_calling_back():  # where no store may be used
+            handle = self._give_up_handle()
+            if handle is not None:
+                threading.Thread(target=_close_dropped, args=(handle, self._type), daemon=True).start()
+        else:
+            self._close_quietly(_CLOSE_SECONDS)
 
     def __repr__(self) -> str:
         state = "closed" if self._handle is None else f"rank {self._rank}"
         return f"<kvstore.KVStore {self._type!r}, {state}>"
+
+
+def _close_dropped(handle: int, kind: str) -> None:
+    if lib.kvs_store_close(handle) != 0:
+        _logger.warning("the store %s was closed with an error: %s", kind, last_text())
 
 
 # ---- Creating ---------------------------------------------------------------------------------------------
@@ -688,14 +699,7 @@ def _at_exit() -> None:
     _exiting = True  # no more threads
     failed = hasattr(sys, "last_type") or hasattr(sys, "last_exc")
     for store in [one for one in _stores if one._pid == os.getpid()]:
-        if failed or store._flying:
-            store._leave(lambda: not store._flying, 0 if failed else _EXIT_SECONDS)
-            if failed or store._flying:
-                store._cancel()
-        try:
-            store.close()
-        except Exception:
-            pass
+        store._close_quietly(0 if failed else _EXIT_SECONDS)
     if _forever:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(_forever))
 
