@@ -9,6 +9,7 @@
 #include "tensor.h"
 #include "trace.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -306,12 +307,16 @@ static const char *text_of(const kvsi_op_t *op)
     return op->event.text == NULL ? kvs_status_text(op->event.status) : op->event.text;
 }
 
-static void log_error(const kvsi_op_t *op)
+static void log_error(const kvsi_op_t *op, size_t n_others)
 {
     kvs_key_t key = kvsi_key_of(op->pub.groups[0].key);
+    char others[64] = "";
 
-    kvsi_log(KVS_LOG_WARN, "store", "%s of key %s failed, which nobody was told: %s",
-             kvsi_verb_name((kvs_verb_t)op->pub.verb), KVSI_KEY_TEXT(&key), text_of(op));
+    if (n_others > 0) {
+        snprintf(others, sizeof(others), " and %zu operations after it", n_others);
+    }
+    kvsi_log(KVS_LOG_WARN, "store", "%s of key %s%s failed, which nobody was told: %s",
+             kvsi_verb_name((kvs_verb_t)op->pub.verb), KVSI_KEY_TEXT(&key), others, text_of(op));
 }
 
 /* The op has its status: told to its callback, or to whoever holds the event, else owed. */
@@ -374,7 +379,7 @@ static void after_end(kvsi_op_t *op)
 {
     kvsi_op_release_arrays(op);
     if (op->goes_to_log) {
-        log_error(op);
+        log_error(op, 0);
     }
     if (op->calls_back) {
         kvsi_callback_begin();
@@ -754,6 +759,23 @@ kvs_status_t kvsi_engine_tell_debt(kvs_store_t *store, const char *what)
     return debt == NULL ? KVS_OK : tell(debt, what);
 }
 
+/* One line, as what breaks a job fails many operations. */
+static void log_debts(const kvsi_op_t *debts)
+{
+    const kvsi_op_t *first = NULL;
+    size_t n = 0;
+
+    for (const kvsi_op_t *debt = debts; debt != NULL; debt = debt->next) {
+        if (debt->event.status != KVS_ERR_CANCELLED) {
+            first = first == NULL ? debt : first;
+            n++;
+        }
+    }
+    if (n > 0) {
+        log_error(first, n - 1);
+    }
+}
+
 void kvsi_engine_forgive(kvs_store_t *store)
 {
     kvsi_op_t *debts;
@@ -762,12 +784,10 @@ void kvsi_engine_forgive(kvs_store_t *store)
     debts = store->debts;
     store->debts = NULL;
     pthread_mutex_unlock(&store->lock);
+    log_debts(debts);
     while (debts != NULL) {
         kvsi_op_t *next = debts->next;
 
-        if (debts->event.status != KVS_ERR_CANCELLED) {
-            log_error(debts);
-        }
         kvsi_op_unref(debts);
         debts = next;
     }
@@ -784,7 +804,7 @@ void kvsi_engine_owe(kvs_event_t *event, bool untold)
     goes_to_log = event->done && owe_locked(op); /* not done: its end sees to that */
     pthread_mutex_unlock(&op->store->lock);
     if (goes_to_log) {
-        log_error(op);
+        log_error(op, 0);
     }
     kvsi_op_unref(op);
 }

@@ -604,8 +604,8 @@ static kvs_status_t begin_change(kvs_store_t *store, const char *what)
     kvs_status_t status;
 
     pthread_mutex_lock(&store->issue_lock);
-    status = store->mode == KVS_BLOCKING ? kvsi_engine_drain(store, own_deadline(store), what)
-                                              : KVS_OK;
+    status =
+        store->mode == KVS_BLOCKING ? kvsi_engine_drain(store, own_deadline(store), what) : KVS_OK;
     if (status != KVS_OK) {
         pthread_mutex_unlock(&store->issue_lock);
     }
@@ -839,8 +839,7 @@ static kvs_status_t delete_keys(kvs_store_t *store, const char *what, const kvs_
     if (status != KVS_OK) {
         return status;
     }
-    if (!store->keeps_weights ||
-        (store->ops->delete_keys == NULL && store->mode != KVS_BLOCKING)) {
+    if (!store->keeps_weights || (store->ops->delete_keys == NULL && store->mode != KVS_BLOCKING)) {
         return not_implemented(store, what);
     }
     if (keys == NULL && n_keys > 0) {

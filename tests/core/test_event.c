@@ -509,6 +509,27 @@ static void errors_that_nobody_will_ask_for_are_logged_once(void)
     KT_STR(logged, "kvstore warn store: push of key 2 failed, which nobody was told: disk slow\n");
 }
 
+static void many_errors_that_nobody_will_ask_for_are_one_line(void)
+{
+    kvs_store_t *store = begin();
+    kvs_event_t *events[3];
+
+    for (int i = 0; i < 3; i++) {
+        fake_fail("push 2", KVS_ERR_IO, i == 0 ? "disk full" : "disk slow");
+        events[i] = start_big(store, KVS_VERB_PUSH, 2);
+        wait_untold(events[i]);
+    }
+    owe(store, 1, "push 1", "first");
+    for (int i = 0; i < 3; i++) {
+        kvs_event_free(events[i]);
+    }
+    kt_stderr_begin();
+    KT_FAIL(kvs_store_close(store), KVS_ERR_IO, "close: an earlier push failed: first");
+    KT_STR(kt_stderr_end(),
+           "kvstore warn store: push of key 2 and 2 operations after it failed, which "
+           "nobody was told: disk full\n");
+}
+
 static void an_event_freed_after_its_store_leaves_its_error_in_the_log(void)
 {
     kvs_store_t *store = begin();
@@ -579,6 +600,7 @@ static const kt_test_t tests[] = {
     KT_TEST(a_call_that_times_out_waiting_has_not_told_the_error),
     KT_TEST(the_error_of_an_init_is_told_by_the_next_use_of_the_key),
     KT_TEST(errors_that_nobody_will_ask_for_are_logged_once),
+    KT_TEST(many_errors_that_nobody_will_ask_for_are_one_line),
     KT_TEST(an_event_freed_after_its_store_leaves_its_error_in_the_log),
     KT_TEST(a_callback_that_told_nobody_leaves_the_error_owed),
 };
