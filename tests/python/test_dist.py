@@ -7,6 +7,7 @@ import tempfile
 import time
 import unittest
 
+import kvstore
 from support import Case, main
 
 KVSTORE = os.path.join(os.environ["KVS_BUILD"], "bin", "kvstore")
@@ -37,8 +38,8 @@ print("trained")
 """
 
 
-def job(*command, workers=2, servers=1, **environment):
-    return subprocess.run([KVSTORE, "run", "-w", str(workers), "-s", str(servers), "--backend", "dist_sync", "--",
+def job(*command, workers=2, servers=1, backend="dist_sync", **environment):
+    return subprocess.run([KVSTORE, "run", "-w", str(workers), "-s", str(servers), "--backend", backend, "--",
                            sys.executable, "-B", *command], capture_output=True, text=True, timeout=50, check=False,
                           env=dict(os.environ, **environment))
 
@@ -99,6 +100,37 @@ except ConnectionError as error:
         self.assertIn("ERR_PEER 0", done.stdout, done.stderr)
 
 
+class Allreduce(Case):
+    def test_averages_gathers_and_joins(self):
+        if not any(plugin["name"] == "horovod" for plugin in kvstore.plugins()):
+            self.skipTest("horovod is not built")
+        done = job("-c", """
+import numpy as np
+import kvstore
+kv = kvstore.create("horovod")
+rank = kv.rank
+a = np.full(3, rank + 1, "f4")
+for reduce, want in (("average", 1.5), ("min", 1), ("max", 2), ("sum", 3)):
+    out = np.empty(3, "f4")
+    kv.pushpull("a", a, out=out, reduce=reduce)
+    assert (out == want).all(), (reduce, out)
+out = np.empty((3, 2), "i4")
+kv.allgather("g", np.full((rank + 1, 2), rank, "i4"), out)
+assert out.tolist() == [[0, 0], [1, 1], [1, 1]], out
+try:
+    kv.allgather("g", np.full((rank + 1, 2), rank, "i4"), np.empty((3, 3), "i4"))
+except ValueError as error:
+    print(error.code.name)
+if rank == 1:
+    kv.pushpull("a", a)
+assert kv.join() in (0, 1)
+kv.close()
+print("done")
+""", servers=0, backend="horovod")
+        self.assertEqual((done.returncode, done.stdout.count("ERR_SHAPE"), done.stdout.count("done")), (0, 2, 2),
+                         done.stdout + done.stderr)
+
+
 class Roles(unittest.TestCase):
     """All processes run the same script; the scheduler says where it is in a file."""
 
@@ -149,6 +181,29 @@ if role != "worker":
     sys.exit(0)
 """)
         self.assertEqual((codes, said), ([0] * 4, ["served\n", "served\n", "trained\n", "trained\n"]))
+
+    def test_commands_go_to_the_controller_of_a_server(self):
+        codes, said = self.run_roles("""
+kv = kvstore.create("dist_sync", serve=False)
+def control(head, body):
+    if head == 100:
+        raise ZeroDivisionError(body.decode())
+    print(head, body)
+if role != "worker":
+    kvstore.KVStoreServer(kv, control).run()
+    sys.exit(0)
+kv.init(1, np.zeros(1, "f4"))
+if kv.rank == 0:
+    kv.send_command_to_servers(99, "learn \\u00fc")
+    try:
+        kv.send_command_to_servers(100, b"oh")
+    except kvstore.KVStoreError as error:
+        assert "ZeroDivisionError: oh" in str(error), error
+    else:
+        raise AssertionError
+kv.barrier()
+""".replace("kv.init(1", "kv.init(1"))
+        self.assertEqual((codes, said), ([0] * 4, ["", "99 b'learn \\xc3\\xbc'\n", "trained\n", "trained\n"]))
 
 
 if __name__ == "__main__":

@@ -323,5 +323,62 @@ class Others(Case):
             kvstore.KVStoreServer(kv).run()
 
 
+class PlainArguments(Case):
+    """Texts, numbers, seconds and paths: what is none is refused in words, before anything is done."""
+
+    def setUp(self):
+        self.kv = self.create()
+        self.kv.init(1, array(1))
+
+    def refused(self, kind, text, call, *arguments, **options):
+        self.assert_fails(kind, text, Status.ERR_ARGUMENT, call, *arguments, **options)
+
+    def test_priorities(self):
+        for value in (1.5, None, "3"):
+            self.refused(TypeError, "priority is an int", self.kv.push, 1, array(1), value)
+        self.refused(ValueError, "2147483648 does not fit", self.kv.push, 1, array(1), 2**31)
+
+    def test_seconds(self):
+        for value in ("1", None, [1]):
+            self.refused(TypeError, "number of seconds", self.kv.num_dead_nodes, "worker", value)
+        for value in (float("nan"), -1, float("-inf")):
+            self.refused(ValueError, "0 s or more", self.kv.num_dead_nodes, "worker", value)
+            self.refused(ValueError, "0 s or more", self.kv.wait_all, value)
+        self.kv.wait_all(float("inf"))
+        self.kv.wait_all(1e300)
+        self.kv.wait_all(np.float32(1))
+
+    def test_texts(self):
+        for value in (None, 3, b"worker"):
+            self.refused(TypeError, "is a str", self.kv.num_dead_nodes, value)
+            self.refused(TypeError, "is a str", self.kv.is_capable, value)
+        for value in ("\ud800", "a\0b"):
+            self.refused(ValueError, "", self.kv.num_dead_nodes, value)
+            self.refused(ValueError, "", self.kv.is_capable, value)
+            self.refused(ValueError, "", kvstore.create, value)
+            self.refused(ValueError, "option log", kvstore.create, "local", log=value)
+            self.refused(ValueError, "name of an option", kvstore.create, "local", **{value: "1"})
+
+    def test_paths(self):
+        for call in (self.kv.save_optimizer_states, self.kv.load_optimizer_states, kvstore.add_plugin_path):
+            for value in (None, 3):
+                self.refused(TypeError, "is a str or path", call, value)
+            for value in ("\ud800", "a\0b", b"a\0b"):
+                self.refused(ValueError, "", call, value)
+
+    def test_commands(self):
+        for value in (None, 1.5, "0"):
+            self.refused(TypeError, "head of a command is an int", self.kv.send_command_to_servers, value, "")
+        self.refused(ValueError, "does not fit", self.kv.send_command_to_servers, 2**40, "")
+        for value in (None, 3, [1]):
+            self.refused(TypeError, "str or bytes", self.kv.send_command_to_servers, 0, value)
+        for value in ("", b"", bytearray(3), memoryview(b"abc"), "\0", "\ud800"):
+            self.kv.send_command_to_servers(99, value)
+
+    def test_devices(self):
+        for value in (None, "cpu", 3):
+            self.refused(TypeError, "supports takes a device", self.kv.supports, "float32", value)
+
+
 if __name__ == "__main__":
     main()

@@ -248,5 +248,77 @@ class Updating(Case):
             np.testing.assert_allclose(states["mean/w"], 0.1, rtol=1e-6)
 
 
+class KeysThatGo(Case):
+    def test_a_deleted_key_is_as_if_never_initialised(self):
+        kv = self.create()
+        kv.init(["a", "b"], [array(1), array(2)])
+        kv.delete("a")
+        self.assert_fails(KeyError, "'a'", Status.ERR_NOT_FOUND, kv.push, "a", array(1))
+        kv.init("a", array(1, 2, 3))
+        kv.delete(["a", "b"])
+        self.assert_fails(KeyError, "'b'", Status.ERR_NOT_FOUND, kv.delete, ["b"])
+        kv.delete([])
+
+    def test_a_reset_key_begins_afresh(self):
+        kv = self.create()
+        kv.init("w", array(0))
+        kv.set_optimizer(kvstore.optimizer.SGD(learning_rate=1, momentum=0.5))
+        kv.push("w", array(1))
+        kv.push("w", array(1))
+        self.assert_same(self.pulled(kv, "w", 1), [-2.5])
+        kv.reset("w", array(0))
+        kv.push("w", array(1))
+        self.assert_same(self.pulled(kv, "w", 1), [-1])
+        kv.reset(["w"], [array(7)])
+        self.assert_same(self.pulled(kv, "w", 1), [7])
+        self.assert_fails(ValueError, "shape", Status.ERR_SHAPE, kv.reset, "w", array(1, 2))
+        self.assert_fails(KeyError, "'x'", Status.ERR_NOT_FOUND, kv.reset, "x", array(1))
+        self.assert_same(self.pulled(kv, "w", 1), [7])
+
+
+class Questions(Case):
+    def test_dtypes_and_devices_that_are_supported(self):
+        kv = self.create()
+        for dtype in ("float32", np.float16, np.dtype("i8"), "bfloat16", "f8"):
+            self.assertTrue(kv.supports(dtype), dtype)
+        for dtype in ("complex64", np.int16, "no dtype", None.__class__):
+            self.assertFalse(kv.supports(dtype), dtype)
+        self.assertFalse(kv.supports("float32", kvstore.gpu(0)))
+        self.assertGreaterEqual(kvstore.num_gpus(), 0)
+        if kvstore.num_gpus() == 0:
+            with self.assertRaises(kvstore.KVStoreError):
+                kvstore.gpu_memory_info()
+
+    def test_a_store_of_one_process_joins_at_once(self):
+        self.assertEqual(self.create().join(), 0)
+
+    def test_what_only_allreduce_backends_have(self):
+        kv = self.create()
+        self.assert_fails(NotImplementedError, "allreduce", Status.ERR_NOT_IMPLEMENTED, kv.allgather, 1, array(1), array(1))
+        kv.init(1, array(1))
+        self.assert_fails(NotImplementedError, "reduction", Status.ERR_NOT_IMPLEMENTED, kv.pushpull, 1, array(1),
+                          reduce="average")
+        self.assert_fails(ValueError, "'mean'", Status.ERR_ARGUMENT, kv.pushpull, 1, array(1), reduce="mean")
+
+    def test_a_cancelled_store_can_only_be_closed(self):
+        kv = self.create()
+        kv.init(1, array(1))
+        kv.cancel()
+        self.assert_fails(RuntimeError, "cancelled", Status.ERR_CANCELLED, kv.push, 1, array(1))
+        self.assert_fails(RuntimeError, "cancelled", Status.ERR_CANCELLED, kv.wait_all)
+        kv.close()
+        kv.cancel()
+
+    def test_a_path_of_plugins_is_searched(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "mine.json"), "w", encoding="utf-8") as file:
+                file.write('{"manifest": 1, "name": "mine"}')
+            kvstore.add_plugin_path(folder)
+            found = [plugin for plugin in kvstore.plugins() if plugin["manifest"].startswith(folder)]
+        self.assertEqual(len(found), 1)
+        self.assertNotEqual(found[0]["state"], "ok")
+        self.assertRaises(TypeError, kvstore.add_plugin_path, 3)
+
+
 if __name__ == "__main__":
     main()

@@ -18,9 +18,9 @@ where the system keeps its libraries.
 
 from . import errors, lr_scheduler, optimizer
 from ._library import lib as _lib
-from ._plugins import doctor, plugins
+from ._plugins import add_plugin_path, doctor, plugins
 from .base import KVStoreBase
-from .context import Context, OnDevice, cpu, gpu, on
+from .context import Context, OnDevice, cpu, gpu, gpu_memory_info, num_gpus, on
 from .errors import KVStoreError, Status
 from .futures import Future
 from .row_sparse import RowSparse
@@ -31,7 +31,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Context", "Future", "KVStore", "KVStoreBase", "KVStoreError", "KVStoreServer", "OnDevice", "RowSparse", "Status",
-    "cpu", "create", "doctor", "errors", "gpu", "library_version", "lr_scheduler", "on", "optimizer", "plugins",
+    "add_plugin_path", "cpu", "create", "doctor", "errors", "gpu", "gpu_memory_info", "library_version", "lr_scheduler",
+    "num_gpus", "on", "optimizer", "plugins",
 ]
 
 

@@ -334,6 +334,16 @@ def pack(value: Any, is_list: bool, what: str, writes: bool = False,
     return packed
 
 
+def dtype_name(dtype: Any) -> str:
+    """What DTYPES calls it: of a name, a NumPy dtype or scalar type, ..."""
+    if np is not None:
+        try:
+            return np.dtype(dtype).name
+        except TypeError:  # bfloat16, without ml_dtypes
+            pass
+    return str(dtype)
+
+
 # ---- Views of the library's memory -----------------------------------------------------------------------
 
 def _numpy_dtype_of(code: int, bits: int) -> Any:

@@ -14,6 +14,7 @@ from ctypes import (
     POINTER,
     Structure,
     Union,
+    c_char,
     c_char_p,
     c_double,
     c_int,
@@ -150,6 +151,24 @@ class Stats(Structure):
     ]
 
 
+class DeviceInfo(Structure):
+    _fields_ = [
+        ("size", c_uint32),
+        ("reserved", c_uint32),
+        ("name", c_char * 128),
+        ("driver", c_char * 64),
+        ("detail", c_char * 128),
+        ("total_bytes", c_uint64),
+        ("free_bytes", c_uint64),
+    ]
+
+
+class AllreduceOps(Structure):
+    """The extension "allreduce" of kvstore/allreduce.h."""
+
+    _fields_ = [("size", c_uint32), ("reserved", c_uint32), ("allgather", c_void_p)]
+
+
 class PluginInfo(Structure):
     """The members of kvs_plugin_info_t that this package shows, up to `fix`."""
 
@@ -171,6 +190,8 @@ class PluginInfo(Structure):
 
 
 Updater = CFUNCTYPE(c_int32, POINTER(Key), POINTER(Tensor), POINTER(Tensor), c_void_p)
+Controller = CFUNCTYPE(c_int32, c_int, c_void_p, c_size_t, c_void_p)
+Allgather = CFUNCTYPE(c_int32, c_void_p, POINTER(Key), POINTER(Tensor), POINTER(Tensor))
 EventCallback = CFUNCTYPE(None, c_int32, c_void_p, c_void_p)
 
 _STORE = c_void_p
@@ -186,6 +207,8 @@ _CALLS = {
     "kvs_store_pushpull": _OPERATION + [c_void_p, c_void_p],
     "kvs_store_broadcast": _OPERATION + [c_void_p, c_void_p],
     "kvs_store_row_sparse_pull": _OPERATION + [c_void_p, c_void_p],
+    "kvs_store_delete": [_STORE, c_void_p, c_size_t],
+    "kvs_store_reset": _OPERATION + [c_void_p],
     "kvs_store_wait_all": [_STORE, c_int64],
     "kvs_store_set_updater": [_STORE, c_void_p, c_void_p],
     "kvs_store_set_optimizer": [_STORE, POINTER(OptimizerSpec)],
@@ -197,12 +220,16 @@ _CALLS = {
     "kvs_store_num_workers": [_STORE, POINTER(c_int)],
     "kvs_store_local_rank": [_STORE, POINTER(c_int)],
     "kvs_store_is_capable": [_STORE, c_char_p, POINTER(c_int)],
+    "kvs_store_supports": [_STORE, DType, Device, POINTER(c_int)],
     "kvs_store_stats": [_STORE, POINTER(Stats)],
     "kvs_store_barrier": [_STORE],
     "kvs_store_send_command_to_servers": [_STORE, c_int, c_char_p, c_size_t],
     "kvs_store_num_dead_nodes": [_STORE, c_char_p, c_int64, POINTER(c_int)],
     "kvs_store_is_recovery": [_STORE, POINTER(c_int)],
+    "kvs_store_join_last": [_STORE, POINTER(c_int)],
+    "kvs_store_set_controller": [_STORE, c_void_p, c_void_p],
     "kvs_store_run_server": [_STORE],
+    "kvs_store_extension": [_STORE, c_char_p, POINTER(c_void_p), POINTER(c_void_p)],
     "kvs_event_wait": [c_void_p, c_int64],
     "kvs_event_wait_arrays": [c_void_p, c_int64, POINTER(c_int)],
     "kvs_event_test": [c_void_p, POINTER(c_int)],
@@ -214,7 +241,10 @@ _CALLS = {
     "kvs_optimizer_set_attr": [c_void_p, POINTER(Param)],
     "kvs_optimizer_save_states": [c_void_p, c_char_p, c_int],
     "kvs_optimizer_load_states": [c_void_p, c_char_p],
+    "kvs_device_count": [c_int32, POINTER(c_int)],
+    "kvs_device_info": [Device, POINTER(DeviceInfo)],
     "kvs_plugin_list": [POINTER(c_void_p)],
+    "kvs_plugin_path_add": [c_char_p],
 }
 
 # The others: what they return, and what they take.

@@ -6,9 +6,10 @@ import os
 import shutil
 import subprocess
 from ctypes import byref, c_void_p
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Union
 
 from ._library import lib
+from ._plain import path_of
 from .errors import KVStoreStateError, Status, check
 
 _TEXTS = ("name", "version", "summary", "package", "manifest", "library", "reason", "fix")
@@ -34,6 +35,11 @@ def plugins() -> List[Dict[str, str]]:
         return found
     finally:
         lib.kvs_plugin_list_free(listed)
+
+
+def add_plugin_path(path: Union[str, "os.PathLike[str]"]) -> None:
+    """Search a directory of manifests, or one manifest file, before all other places."""
+    check(lib.kvs_plugin_path_add(path_of(path, "add_plugin_path")))
 
 
 def _command() -> str:

@@ -116,6 +116,10 @@ class KVStoreBase:
         """How many processes have not been heard of."""
         self._refuse("num_dead_nodes")
 
+    def join(self) -> int:
+        """Take no further part in rounds."""
+        self._refuse("join")
+
     def wait_all(self, timeout: Optional[float] = None) -> None:
         """Wait for everything issued."""
         self._refuse("wait_all")

@@ -11,9 +11,11 @@ cpu(2)
 True
 """
 
-from typing import Any, Optional
+from ctypes import byref, c_int, sizeof
+from typing import Any, Optional, Tuple
 
-from .errors import KVStoreTypeError, KVStoreValueError, Status
+from ._library import Device, DeviceInfo, lib
+from .errors import KVStoreTypeError, KVStoreValueError, Status, check
 
 _TYPES = {"cpu": 1, "gpu": 2, "cuda": 2}
 
@@ -55,6 +57,20 @@ def cpu(device_id: int = 0) -> Context:
 def gpu(device_id: int = 0) -> Context:
     """A GPU."""
     return Context("gpu", device_id)
+
+
+def num_gpus() -> int:
+    """How many GPUs this process sees; 0 also where the plugin for them or the driver is missing."""
+    number = c_int()
+    return number.value if lib.kvs_device_count(_TYPES["gpu"], byref(number)) == 0 else 0
+
+
+def gpu_memory_info(device_id: int = 0) -> Tuple[int, int]:
+    """Free and total bytes of a GPU's memory. RuntimeError: no plugin for GPUs, or no driver; ValueError: no such
+    GPU."""
+    info = DeviceInfo(sizeof(DeviceInfo))
+    check(lib.kvs_device_info(Device(_TYPES["gpu"], gpu(device_id).device_id), byref(info)))
+    return info.free_bytes, info.total_bytes
 
 
 class OnDevice:

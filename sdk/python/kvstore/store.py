@@ -21,13 +21,15 @@ from ctypes import addressof, byref, c_int, c_void_p
 from typing import Any, Callable, Deque, Dict, List, Optional, Tuple, Union
 
 from . import futures
-from ._arrays import Packed, keys_of, pack
+from ._arrays import DTYPES, Packed, dtype_name, key_of, keys_of, pack
 from ._aside import SLICE_MS, Aside, call_aside, is_main
-from ._library import Call, Option, Stats, fast, lib
+from ._library import Allgather, AllreduceOps, Call, Device, DType, Option, Stats, fast, lib
 from ._params import params_of
+from ._plain import int32_of, ms_of, path_of, text_of
 from ._row_ids import pack_row_ids
 from ._updaters import is_updating, trampoline
 from .base import KVStoreBase, registered
+from .context import Context, cpu
 from .errors import (
     KVStoreError,
     KVStoreStateError,
@@ -45,6 +47,7 @@ _CANCEL_SECONDS = 3.0  # for calls that were interrupted and hear of a cancel
 _CLOSE_SECONDS = 300.0  # for calls of other threads, which have deadlines of their own
 _EXIT_SECONDS = 5.0  # for what is under way when the interpreter ends, or a with-block by an error
 _KEEP_SPARSE = 1
+_REDUCTIONS = ("sum", "average", "min", "max")  # as numbered in kvstore/allreduce.h
 _CALL_BYTES = ctypes.sizeof(Call)
 
 _logger = logging.getLogger("kvstore")
@@ -54,15 +57,10 @@ _creating: List[Aside] = []
 _forever: List[Any] = []  # arrays of operations that were given up while they ran
 
 
-def _call_of(priority: int, flags: int = 0) -> Call:
-    try:
-        in_range = -(2**31) <= priority < 2**31
-    except TypeError:
-        raise KVStoreTypeError(f"the priority is an int, not {type(priority).__name__}",
-                               Status.ERR_ARGUMENT) from None
-    if not in_range:
-        raise KVStoreValueError(f"the priority {priority} does not fit in 32 bits", Status.ERR_ARGUMENT)
-    return Call(_CALL_BYTES, priority, flags, 0, None)
+def _call_of(priority: int, flags: int = 0, reduce: str = "sum") -> Call:
+    if reduce not in _REDUCTIONS:
+        raise KVStoreValueError(f"no reduction {reduce!r}; there are {', '.join(_REDUCTIONS)}", Status.ERR_ARGUMENT)
+    return Call(_CALL_BYTES, int32_of(priority, "the priority"), flags, _REDUCTIONS.index(reduce), None)
 
 
 def _option_text(name: str, value: Any) -> str:
@@ -277,7 +275,7 @@ class KVStore(KVStoreBase):
             return None
         keys = keys_of(key)
         return self._operate(lib.kvs_store_push, [pack(value, keys[2], "values")],
-                             _call_of(priority) if priority else None, async_, keys)
+                             _call_of(priority) if priority != 0 else None, async_, keys)
 
     def pull(self, key: Any, out: Any = None, priority: int = 0, ignore_sparse: bool = True, *,
              async_: bool = False) -> Optional[Future]:
@@ -294,15 +292,16 @@ class KVStore(KVStoreBase):
         if out is None:
             raise KVStoreValueError("pull: out is None; give the arrays to write", Status.ERR_ARGUMENT, self._rank)
         keys = keys_of(key)
-        call = _call_of(priority, 0 if ignore_sparse else _KEEP_SPARSE) if priority or not ignore_sparse else None
+        call = _call_of(priority, 0 if ignore_sparse else _KEEP_SPARSE) if priority != 0 or not ignore_sparse else None
         row_out = None if ignore_sparse else lambda _, one: one.shape[0]
         return self._operate(lib.kvs_store_pull, [pack(out, keys[2], "outs", True, row_out)], call, async_, keys)
 
     def pushpull(self, key: Any, value: Any, out: Any = None, priority: int = 0, *,
-                 async_: bool = False) -> Optional[Future]:
+                 reduce: str = "sum", async_: bool = False) -> Optional[Future]:
         """Push, then pull, as one operation; without `out` the result is written back into the values.
 
-        In stores that keep no weights it is an allreduce, and the key need not be initialised.
+        In stores that keep no weights it is an allreduce, and the key need not be initialised. `reduce`: in some
+        of these (horovod) also ``"average"``, ``"min"`` or ``"max"`` of the workers' values.
 
         >>> import kvstore, numpy as np
         >>> kv = kvstore.create("teststore")
@@ -311,13 +310,14 @@ class KVStore(KVStoreBase):
         >>> a, b
         (array([3., 3.], dtype=float32), array([3., 3.], dtype=float32))
         """
-        if self._is_plain(async_) and self._did_fast(self._fast.pushpull, key, value, out, priority):
+        if (self._is_plain(async_) and reduce == "sum"
+                and self._did_fast(self._fast.pushpull, key, value, out, priority)):
             return None
         keys = keys_of(key)
         values = pack(value, keys[2], "values", writes=out is None)
         outs = None if out is None else pack(out, keys[2], "outs", True)
-        return self._operate(lib.kvs_store_pushpull, [values, outs], _call_of(priority) if priority else None,
-                             async_, keys)
+        call = _call_of(priority, 0, reduce) if priority != 0 or reduce != "sum" else None
+        return self._operate(lib.kvs_store_pushpull, [values, outs], call, async_, keys)
 
     def broadcast(self, key: Any, value: Any, out: Any, priority: int = 0, *,
                   async_: bool = False) -> Optional[Future]:
@@ -335,7 +335,7 @@ class KVStore(KVStoreBase):
                                     self._rank)
         keys = keys_of(key)
         packs: List[Optional[Packed]] = [pack(value, keys[2], "values"), pack(out, keys[2], "outs", True)]
-        return self._operate(lib.kvs_store_broadcast, packs, _call_of(priority) if priority else None, async_,
+        return self._operate(lib.kvs_store_broadcast, packs, _call_of(priority) if priority != 0 else None, async_,
                              keys)
 
     def row_sparse_pull(self, key: Any, out: Any = None, priority: int = 0, row_ids: Any = None, *,
@@ -353,8 +353,48 @@ class KVStore(KVStoreBase):
         keys = keys_of(key)
         ids, room = pack_row_ids(row_ids, out, keys[2])
         packs: List[Optional[Packed]] = [pack(out, keys[2], "outs", True, lambda i, _: room[i]), ids]
-        return self._operate(lib.kvs_store_row_sparse_pull, packs, _call_of(priority) if priority else None,
+        return self._operate(lib.kvs_store_row_sparse_pull, packs, _call_of(priority) if priority != 0 else None,
                              async_, keys)
+
+    def allgather(self, key: Any, value: Any, out: Any) -> None:
+        """Every worker gets the values of all, one behind the other in order of rank. Values may differ in their
+        first dimension, and `out` has the sum of these. `key` names the exchange. ValueError: shapes;
+        NotImplementedError: not an allreduce backend that has it (horovod)."""
+        table, state = c_void_p(), c_void_p()
+        keys, packs = key_of(key), [pack([value], False, "values"), pack([out], False, "outs", True)]
+
+        def kvs_allgather(_: int) -> int:
+            ops = AllreduceOps.from_address(table.value or 0)
+            return Allgather(ops.allgather)(state, byref(keys), *(one.keep[-1] for one in packs))
+
+        self._ask(lib.kvs_store_extension, b"allreduce", byref(table), byref(state))
+        self._ask(kvs_allgather, about="key")
+
+    # ---- Keys that go ----
+
+    def delete(self, key: Any) -> None:
+        """Forget a key or a list of keys, once all that was issued is carried out: as if never initialised. With
+        several workers each deletes them at the same point. KeyError: not initialised; nothing was done.
+
+        >>> import kvstore, numpy as np
+        >>> kv = kvstore.create()
+        >>> kv.init("w", np.zeros(2, "f4"))
+        >>> kv.delete("w")
+        >>> kv.init("w", np.zeros((3, 3), "f4"))
+        """
+        structs, n, _ = keys_of(key)
+        self._ask(lib.kvs_store_delete, byref(structs), n, about="key")
+
+    def reset(self, key: Any, value: Any) -> None:
+        """Delete, then init with values of the same shapes and dtypes: keys begin afresh, without states of the
+        optimizer. Errors are those of both."""
+        structs, n, is_list = keys_of(key)
+        values = pack(value, is_list, "values")
+
+        def kvs_store_reset(handle: int) -> int:
+            return lib.kvs_store_reset(handle, byref(structs), n, values.address, None)
+
+        self._ask(kvs_store_reset, about="key")
 
     # ---- Updating in the store ----
 
@@ -423,15 +463,15 @@ class KVStore(KVStoreBase):
     def save_optimizer_states(self, fname: Union[str, "os.PathLike[str]"], dump_optimizer: bool = False) -> None:
         """Write every optimizer state to a file that any safetensors reader opens; with `dump_optimizer` also the
         optimizer itself. RuntimeError: no optimizer; OSError."""
-        path = os.fspath(fname)
-        self._ask(lib.kvs_store_save_optimizer_states, os.fsencode(path), int(bool(dump_optimizer)), about="file",
+        path = path_of(fname, "save_optimizer_states")
+        self._ask(lib.kvs_store_save_optimizer_states, path, int(bool(dump_optimizer)), about="file",
                   path=os.fsdecode(path))
 
     def load_optimizer_states(self, fname: Union[str, "os.PathLike[str]"]) -> None:
         """Replace all optimizer states by those of a file. On failure the store is unchanged. FileNotFoundError;
         ValueError: foreign, damaged, or of another optimizer; KeyError: of a key that was not initialised."""
-        path = os.fspath(fname)
-        self._ask(lib.kvs_store_load_optimizer_states, os.fsencode(path), about="file", path=os.fsdecode(path))
+        path = path_of(fname, "load_optimizer_states")
+        self._ask(lib.kvs_store_load_optimizer_states, path, about="file", path=os.fsdecode(path))
 
     # ---- What a store is ----
 
@@ -468,10 +508,21 @@ class KVStore(KVStoreBase):
         >>> kvstore.create().is_capable("optimizer")
         True
         """
-        if not isinstance(capability, str):
-            raise KVStoreTypeError(f"a capability is a str, not {type(capability).__name__}", Status.ERR_ARGUMENT,
-                                   self._rank)
-        return bool(self._ask_int(lib.kvs_store_is_capable, capability.encode()))
+        return bool(self._ask_int(lib.kvs_store_is_capable, text_of(capability, "a capability")))
+
+    def supports(self, dtype: Any, context: Context = cpu()) -> bool:
+        """Whether arrays of a dtype, as NumPy names it, on that kind of device are taken.
+
+        >>> import kvstore
+        >>> kvstore.create().supports("float16"), kvstore.create().supports("complex64")
+        (True, False)
+        """
+        if not isinstance(context, Context):
+            raise KVStoreTypeError(f"supports takes a device, such as kvstore.cpu(), not {type(context).__name__}",
+                                   Status.ERR_ARGUMENT, self._rank)
+        code = DTYPES.get(dtype_name(dtype))
+        return code is not None and bool(self._ask_int(lib.kvs_store_supports, DType(*code, 1),
+                                                       Device(context.code, context.device_id)))
 
     def stats(self) -> Dict[str, int]:
         """Counts since creation of what succeeded: keys initialised, pushed, pulled, and bytes.
@@ -493,22 +544,35 @@ class KVStore(KVStoreBase):
         """Return when all workers have called it. TimeoutError names the ranks missing."""
         self._ask(lib.kvs_store_barrier)
 
+    def join(self) -> int:
+        """Take no further part in rounds that the others are still in, and wait for them; the rank that joined last.
+        Rounds to come need all workers again."""
+        number = c_int()
+        self._ask(lib.kvs_store_join_last, byref(number))
+        return number.value
+
     def send_command_to_servers(self, head: int, body: Union[str, bytes]) -> None:
         """Have every server carry out a command; it has when this returns."""
-        data = body.encode() if isinstance(body, str) else bytes(body)
-        self._ask(lib.kvs_store_send_command_to_servers, int(head), data, len(data))
+        if isinstance(body, str):
+            body = body.encode("utf-8", "surrogatepass")
+        if not isinstance(body, (bytes, bytearray, memoryview)):
+            raise KVStoreTypeError(f"the body of a command is str or bytes, not {type(body).__name__}",
+                                   Status.ERR_ARGUMENT, self._rank)
+        self._ask(lib.kvs_store_send_command_to_servers, int32_of(head, "the head of a command"), bytes(body),
+                  memoryview(body).nbytes)
 
     def num_dead_nodes(self, role: str = "worker", timeout: float = 60) -> int:
         """How many processes of `role` have not been heard of for `timeout` seconds."""
         number = c_int()
-        self._ask(lib.kvs_store_num_dead_nodes, str(role).encode(), int(timeout * 1000), byref(number))
+        self._ask(lib.kvs_store_num_dead_nodes, text_of(role, "a role"), ms_of(timeout, "num_dead_nodes"),
+                  byref(number))
         return number.value
 
     def wait_all(self, timeout: Optional[float] = None) -> None:
         """Wait for everything issued on the store, at most `timeout` seconds (None: the store's own deadline), and
         raise the first error that nobody was told yet. Errors of futures that somebody has stay with them."""
         flying = [weakref.ref(flight.future) for flight in list(self._flying.values())]
-        self._ask(lib.kvs_store_wait_all, -1 if timeout is None else int(timeout * 1000), about="key")
+        self._ask(lib.kvs_store_wait_all, -1 if timeout is None else ms_of(timeout, "wait_all"), about="key")
         for future in flying:  # other threads, which issue or complete them, may be a moment behind
             concurrent.futures.wait([one for one in [future()] if one is not None])
         self._late.clear()
@@ -527,7 +591,9 @@ class KVStore(KVStoreBase):
         finally:
             self._inside.pop()
 
-    def _cancel(self) -> None:
+    def cancel(self) -> None:
+        """Wake every call that waits in the store, with an error; later ones fail too, and it can only be closed. Any
+        thread, also in a handler of a signal."""
         handle = self._handle
         if handle is not None and os.getpid() == self._pid:
             lib.kvs_store_cancel(handle)
@@ -603,7 +669,7 @@ class KVStore(KVStoreBase):
         """Close where another error, or nobody, is on its way: what is under way has some time, then it is
         cancelled; an error of close is logged."""
         if not self._leave(lambda: not self._flying and not self._inside, seconds):
-            self._cancel()
+            self.cancel()
         try:
             self.close()
         except Exception as error:
@@ -616,7 +682,7 @@ class KVStore(KVStoreBase):
         elif issubclass(kind, (Exception, SystemExit)):
             self._close_quietly(_EXIT_SECONDS)
         else:  # Ctrl-C: leave at once
-            self._cancel()
+            self.cancel()
             self._close_quietly(0)
 
     def __del__(self) -> None:
@@ -644,11 +710,10 @@ def _close_dropped(handle: int, kind: str) -> None:
 def _create_handle(name: Optional[str], options: Dict[str, Any]) -> int:
     structs = (Option * max(len(options), 1))()
     for struct, (option, value) in zip(structs, options.items()):
-        struct.name, struct.value = option.encode(), _option_text(option, value).encode()
+        struct.name = text_of(option, "create: the name of an option")
+        struct.value = text_of(_option_text(option, value), f"create: option {option}")
     handle = c_void_p()
-    if name is not None and "\0" in name:
-        raise KVStoreValueError(f"create: the name {name!r} contains a NUL character", Status.ERR_ARGUMENT)
-    arguments = (None if name is None else name.encode(), structs, len(options), byref(handle))
+    arguments = (None if name is None else text_of(name, "create: the name"), structs, len(options), byref(handle))
     if is_main():  # a rendezvous takes as long as the others take
         call_aside(lib.kvs_store_create, arguments, None, "name", None, _creating)
     else:
