@@ -303,15 +303,6 @@ static kvs_status_t byteps_num_dead_nodes(void *state, const char *role, int64_t
     return give(store, "num_dead_nodes", 0, 0, ret_dead);
 }
 
-static void byteps_cancel(void *state)
-{
-    const byteps_store_t *store = state;
-
-    if (store->worker != NULL) {
-        byteps_worker_cancel(store->worker);
-    }
-}
-
 static kvs_status_t byteps_run_server(void *state)
 {
     byteps_store_t *store = state;
@@ -329,7 +320,7 @@ static void byteps_cancel(void *state)
     if (store->service != NULL) {
         kvs_net_service_cancel(store->service);
     } else if (store->worker != NULL) {
-        kvs_net_store_cancel(store->worker->net); /* who is in a barrier */
+        byteps_worker_cancel(store->worker);
     }
 }
 
