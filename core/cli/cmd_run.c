@@ -312,10 +312,13 @@ static int n_running(const run_t *run, const char *role)
 
 static void name_running(const run_t *run, const char *what)
 {
+    const char *comma = " ";
+
     fprintf(stderr, "kvstore run: %s", what);
     for (int i = 0; i < run->n_children; i++) {
         if (run->children[i].pid > 0 && !run->children[i].has_ended) {
-            fprintf(stderr, " %s;", run->children[i].name);
+            fprintf(stderr, "%s%s", comma, run->children[i].name);
+            comma = ", ";
         }
     }
     fputc('\n', stderr);
@@ -498,6 +501,24 @@ static int run_job(run_t *run, const char *self)
     return status;
 }
 
+/* The one that the user has given, unless it is that of a job of which this process is a part. */
+static int choose_job_id(run_job_t *job)
+{
+    const char *given = getenv("KVSTORE_JOB_ID");
+
+    if (given == NULL || given[0] == '\0' || getenv("KVSTORE_ROLE") != NULL) {
+        snprintf(job->job_id, sizeof(job->job_id), "run-%d-%lld", (int)getpid(),
+                 (long long)time(NULL));
+        return 0;
+    }
+    if (strlen(given) >= sizeof(job->job_id)) {
+        return cli_usage_error("run", "KVSTORE_JOB_ID has %zu bytes; at most %zu are accepted",
+                               strlen(given), sizeof(job->job_id) - 1);
+    }
+    strcpy(job->job_id, given); /* its length has been checked */
+    return 0;
+}
+
 int cmd_run(int argc, char **argv)
 {
     run_t run = {.job = {.backend = "dist_sync", .n_workers = 1, .n_servers = -1},
@@ -507,6 +528,7 @@ int cmd_run(int argc, char **argv)
     ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
     int status = parse(argc, argv, &run);
 
+    status = status == 0 ? choose_job_id(&run.job) : status;
     if (status != 0) {
         return status;
     }
@@ -514,8 +536,6 @@ int cmd_run(int argc, char **argv)
         return fail("/proc/self/exe");
     }
     self[n] = '\0';
-    snprintf(run.job.job_id, sizeof(run.job.job_id), "run-%d-%lld", (int)getpid(),
-             (long long)time(NULL));
     run.children =
         calloc((size_t)run.job.n_workers + (size_t)run.job.n_servers + 1, sizeof(*run.children));
     if (run.children == NULL) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_status.c - `kvstore status`: what the servers of this user's jobs on this host say of themselves.
- * Each listens on an abstract socket named kvstore-status-USER-PROCESS-NUMBER, so the system's list of
- * sockets is the list of servers. */
+/* cmd_status.c - `kvstore status`: what the schedulers and servers of this user's jobs on this host say of
+ * themselves. Each listens on an abstract socket named kvstore-status-USER-PROCESS-NUMBER, so the system's
+ * list of sockets is the list of them. All are asked at once, and none is waited for long. */
 #include "commands.h"
 
 #include <errno.h>
@@ -13,14 +13,23 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
-#define PATIENCE_MS 5000
+#define PATIENCE_MS 2000 /* for all of them together */
 
 typedef struct names {
     char **list;
     size_t n;
 } names_t;
+
+typedef struct answer {
+    const char *name;
+    int fd; /* -1: it has said all, or is not there any more */
+    FILE *out;
+    char *text;
+    size_t n;
+} answer_t;
 
 /* Accepted connections show the same name. */
 static int is_listed(const names_t *names, const char *name)
@@ -86,49 +95,87 @@ static int is_own_user(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid();
 }
 
-/* All that comes until the other end closes; NULL: nobody is there any more. */
-static char *read_all(int fd)
-{
-    struct pollfd item = {.fd = fd, .events = POLLIN};
-    char *text = NULL, part[4096];
-    size_t n = 0;
-    FILE *out = open_memstream(&text, &n);
-    ssize_t got = -1;
+/* ---- Asking all at once ------------------------------------------------------------------------------ */
 
-    while (out != NULL && poll(&item, 1, PATIENCE_MS) > 0 &&
-           (got = read(fd, part, sizeof(part))) > 0) {
-        fwrite(part, 1, (size_t)got, out);
-    }
-    if (out != NULL) {
-        fclose(out);
-    }
-    if (got != 0 || n == 0) {
-        free(text);
-        return NULL;
-    }
-    return text;
+static int64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-static char *ask(const char *name)
+/* Not to wait for one whose queue is full of others. */
+static int call(const char *name)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     size_t n = strlen(name);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    char *text = NULL;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
     if (n < sizeof(address.sun_path)) {
         memcpy(address.sun_path + 1, name, n);
     }
-    if (fd >= 0 &&
-        connect(fd, (const struct sockaddr *)&address,
-                (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n)) == 0 &&
-        is_own_user(fd)) {
-        text = read_all(fd);
-    }
-    if (fd >= 0) {
+    if (fd >= 0 && (connect(fd, (const struct sockaddr *)&address,
+                            (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n)) != 0 ||
+                    !is_own_user(fd))) {
         close(fd);
+        fd = -1;
     }
-    return text;
+    return fd;
+}
+
+static void begin(answer_t *answer, const char *name)
+{
+    *answer = (answer_t){.name = name, .fd = call(name)};
+    answer->out = answer->fd < 0 ? NULL : open_memstream(&answer->text, &answer->n);
+    if (answer->fd >= 0 && answer->out == NULL) {
+        close(answer->fd);
+        answer->fd = -1;
+    }
+}
+
+/* All that comes until the other end closes. */
+static void read_some(answer_t *answer)
+{
+    char part[4096];
+    ssize_t got = read(answer->fd, part, sizeof(part));
+
+    if (got > 0) {
+        fwrite(part, 1, (size_t)got, answer->out);
+    } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
+        close(answer->fd);
+        answer->fd = -1;
+    }
+}
+
+static void wait_for_all(answer_t *answers, struct pollfd *items, size_t n)
+{
+    int64_t deadline = now_ms() + PATIENCE_MS, left;
+    int n_open = 1;
+
+    while (n_open > 0 && (left = deadline - now_ms()) > 0) {
+        n_open = 0;
+        for (size_t i = 0; i < n; i++) {
+            items[i] = (struct pollfd){.fd = answers[i].fd, .events = POLLIN};
+            n_open += answers[i].fd >= 0;
+        }
+        if (n_open == 0 || poll(items, (nfds_t)n, (int)left) <= 0) {
+            continue;
+        }
+        for (size_t i = 0; i < n; i++) {
+            if (items[i].revents != 0) {
+                read_some(&answers[i]);
+            }
+        }
+    }
+}
+
+/* kvstore-status-USER-PROCESS-NUMBER */
+static long process_of(const char *name)
+{
+    long user, process = 0;
+
+    return sscanf(name, "kvstore-status-%ld-%ld-", &user, &process) == 2 ? process : 0;
 }
 
 static int is_of_job(const char *text, const char *job)
@@ -137,6 +184,51 @@ static int is_of_job(const char *text, const char *job)
 
     return job == NULL ||
            (strncmp(text, "job ", 4) == 0 && strncmp(text + 4, job, n) == 0 && text[4 + n] == ':');
+}
+
+/* Shows what is of the job; gives how many texts that were. Who was not heard is named. */
+static size_t show(answer_t *answer, const char *job)
+{
+    size_t n_shown = 0;
+
+    if (answer->out == NULL) {
+        return 0;
+    }
+    fclose(answer->out);
+    if (answer->fd >= 0) {
+        fflush(stdout);
+        fprintf(
+            stderr,
+            "kvstore status: process %ld has not answered within %d s: it is stopped, or busy\n",
+            process_of(answer->name), PATIENCE_MS / 1000);
+        close(answer->fd);
+    } else if (answer->n > 0 && is_of_job(answer->text, job)) {
+        fputs(answer->text, stdout);
+        n_shown = 1;
+    }
+    free(answer->text);
+    return n_shown;
+}
+
+/* -1: no memory. */
+static int ask_all(const names_t *names, const char *job, size_t *ret_n_shown)
+{
+    answer_t *answers = calloc(names->n + 1, sizeof(*answers));
+    struct pollfd *items = calloc(names->n + 1, sizeof(*items));
+    int has_memory = answers != NULL && items != NULL;
+
+    if (has_memory) {
+        for (size_t i = 0; i < names->n; i++) {
+            begin(&answers[i], names->list[i]);
+        }
+        wait_for_all(answers, items, names->n);
+        for (size_t i = 0; i < names->n; i++) {
+            *ret_n_shown += show(&answers[i], job);
+        }
+    }
+    free(answers);
+    free(items);
+    return has_memory ? 0 : -1;
 }
 
 int cmd_status(int argc, char **argv)
@@ -163,20 +255,18 @@ int cmd_status(int argc, char **argv)
         fprintf(stderr, "kvstore status: /proc/net/unix: %s\n", strerror(errno));
         return 1;
     }
+    if (ask_all(&names, job, &n_shown) != 0) {
+        fprintf(stderr, "kvstore status: no memory\n");
+    }
     for (size_t i = 0; i < names.n; i++) {
-        char *text = ask(names.list[i]);
-
-        if (text != NULL && is_of_job(text, job)) {
-            fputs(text, stdout);
-            n_shown++;
-        }
-        free(text);
         free(names.list[i]);
     }
     free(names.list);
     if (n_shown == 0) {
-        fprintf(stderr, "kvstore status: no server of %s%s%s runs on this host for this user\n",
-                job == NULL ? "a job" : "job '", job == NULL ? "" : job, job == NULL ? "" : "'");
+        fprintf(
+            stderr,
+            "kvstore status: no scheduler or server of %s%s%s runs on this host for this user\n",
+            job == NULL ? "a job" : "job '", job == NULL ? "" : job, job == NULL ? "" : "'");
     }
     return n_shown == 0;
 }

@@ -103,7 +103,8 @@ static const command_t commands[] = {
      "its\n"
      "role (KVSTORE_* and DMLC_*). A store created without a name, or by NAME, then finds the "
      "others.\n"
-     "Output comes line by line with the process's name in front; standard input is empty.\n"
+     "Output comes line by line with the process's name in front; standard input is empty. The\n"
+     "job's name is KVSTORE_JOB_ID, or else one of its own.\n"
      "\n"
      "  -w, --workers N   workers (1)\n"
      "  -s, --servers M   servers (1); 0: the first worker's process hosts one; none for a NAME "
@@ -140,18 +141,18 @@ static const command_t commands[] = {
      "\n"
      "The exit status is 0 if all workers left in good order.\n",
      cmd_scheduler},
-    {"status", "[--job ID]", "what the servers of jobs on this host say of themselves",
-     "Asks each server of dist that this user runs on this host, and prints its job, the workers "
-     "and\n"
-     "which of them are gone, and of each store keys, bytes of values, optimizer states and "
-     "pushes\n"
-     "that wait, rounds, and whom a round waits for; then bytes by path, and its memory beside "
-     "the\n"
-     "bound that it should keep to.\n"
+    {"status", "[--job ID]", "what schedulers and servers on this host say of themselves",
+     "Asks every scheduler and server of dist and byteps that this user runs on this host, be it\n"
+     "in a process of its own or in a worker's. A scheduler names all processes of its job, on\n"
+     "whatever host, and says which are gone. A server prints its job and workers, of each store\n"
+     "what it holds and whom it waits for, then bytes by path, and its memory. For servers on\n"
+     "other hosts, run it there.\n"
+     "\n"
+     "Nobody is waited for longer than two seconds: who is busy is named.\n"
      "\n"
      "  --job ID   only the job of this name (KVSTORE_JOB_ID)\n"
      "\n"
-     "The exit status is 1 if there is no such server.\n",
+     "The exit status is 1 if nobody has answered.\n",
      cmd_status},
     {"bench", "[WORKLOAD...] [--backend NAME] [--pushpull] [--python] [--json]",
      "measure a backend",

@@ -31,7 +31,7 @@ typedef struct run_job {
     const char *backend;
     int n_workers, n_servers;
     char scheduler[300]; /* host:port */
-    char job_id[64];
+    char job_id[128];
 } run_job_t;
 
 /* Start `argv` in the role, and rank, of `child`. `kept_fd` stays open in it; -1: none. 0, or -1 with

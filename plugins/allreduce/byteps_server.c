@@ -142,6 +142,23 @@ static void free_server(byteps_server_t *server)
     free(server);
 }
 
+static uint64_t show(void *arg, FILE *out)
+{
+    const byteps_server_t *server = arg;
+
+    for (const byteps_depot_t *depot = server->depots; depot != NULL; depot = depot->next) {
+        size_t n_answers = 0;
+
+        for (const byteps_answer_t *answer = depot->answers; answer != NULL;
+             answer = answer->next) {
+            n_answers++;
+        }
+        fprintf(out, "  store %u: exchanges under way %zu, results that not all have %zu\n",
+                depot->number, depot->n_exchanges, n_answers);
+    }
+    return 0;
+}
+
 kvs_status_t byteps_server_open(kvs_net_job_t *job, const kvs_net_settings_t *settings,
                                 int is_service, kvs_net_server_t **ret_server)
 {
@@ -158,6 +175,7 @@ kvs_status_t byteps_server_open(kvs_net_job_t *job, const kvs_net_settings_t *se
     args.event = on_event;
     args.tick = tick;
     args.tick_ms = TICK_MS;
+    args.show = show;
     args.arg = server;
     status = kvs_net_server_open(job, &byteps_plugin, &args, &server->net);
     if (status != KVS_OK) {

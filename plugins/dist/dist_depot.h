@@ -437,13 +437,9 @@ dist_profile_t *dist_server_profile(dist_server_t *server);
 
 /* ---- What a server shows: dist_status.c ---------------------------------------------------------------- */
 
-/* The text, to be freed, of the server `arg`; NULL: none. Not on the node's thread. */
-char *dist_status_look(void *arg);
-/* On the node's thread: */
-kvs_net_node_t *dist_server_node(const dist_server_t *server);
-const char *dist_server_job(const dist_server_t *server);
-const dist_depot_t *dist_server_depots(const dist_server_t *server);       /* the first */
-const char *dist_server_why_gone(const dist_server_t *server, int worker); /* NULL: it is there */
+/* As in kvs_net_server_args_t. */
+uint64_t dist_status_show(void *arg, FILE *out);
+const dist_depot_t *dist_server_depots(const dist_server_t *server); /* the first */
 /* The current round waits for this worker. */
 bool dist_round_lacks(const dist_entry_t *entry, int worker);
 

@@ -16,8 +16,6 @@
 
 struct dist_server {
     kvs_net_server_t *net; /* fixed after open */
-    char *job_id;
-    kvs_net_window_t *window; /* NULL: it could not be opened */
     /* the I/O thread's */
     dist_depot_t *depots;
     dist_outs_t *outs; /* NULL until there is a store */
@@ -29,6 +27,11 @@ struct dist_server {
     pthread_mutex_t lock;
     dist_commands_t commands; /* guarded by lock */
 };
+
+static kvs_net_node_t *node_of(const dist_server_t *server)
+{
+    return kvs_net_server_node(server->net);
+}
 
 /* ---- Things that wait ------------------------------------------------------------------------------- */
 
@@ -105,12 +108,12 @@ static dist_depot_t *new_depot(dist_server_t *server, uint32_t number)
         return NULL;
     }
     depot->server = server;
-    depot->node = dist_server_node(server);
+    depot->node = node_of(server);
     depot->outs = server->outs;
     depot->number = number;
-    depot->rank = kvs_net_node_rank(dist_server_node(server));
-    depot->n_workers = kvs_net_node_count(dist_server_node(server), KVS_NET_WORKER);
-    depot->n_servers = kvs_net_node_count(dist_server_node(server), KVS_NET_SERVER);
+    depot->rank = kvs_net_node_rank(node_of(server));
+    depot->n_workers = kvs_net_node_count(node_of(server), KVS_NET_WORKER);
+    depot->n_servers = kvs_net_node_count(node_of(server), KVS_NET_SERVER);
     depot->closed = calloc((size_t)depot->n_workers + 1, sizeof(*depot->closed));
     depot->sources = calloc((size_t)depot->n_workers + 1, sizeof(void *));
     depot->scratch = aligned_alloc(64, DIST_PART_BYTES);
@@ -138,15 +141,14 @@ static void open_depot(dist_server_t *server, const kvs_net_event_t *event)
     uint32_t number = event->store;
     dist_depot_t *depot;
 
-    if (server->outs == NULL &&
-        dist_outs_new(kvs_net_node_count(dist_server_node(server), KVS_NET_WORKER),
-                      &server->outs) != KVS_OK) {
+    if (server->outs == NULL && dist_outs_new(kvs_net_node_count(node_of(server), KVS_NET_WORKER),
+                                              &server->outs) != KVS_OK) {
         depot = NULL;
     } else {
         depot = new_depot(server, number);
     }
     if (depot == NULL) {
-        (void)kvs_net_node_tell(dist_server_node(server), number, KVS_ERR_NO_MEMORY,
+        (void)kvs_net_node_tell(node_of(server), number, KVS_ERR_NO_MEMORY,
                                 "a server has no memory for the store");
         return;
     }
@@ -270,7 +272,7 @@ static void lose_worker(dist_server_t *server, const kvs_net_peer_t *peer, const
         }
     }
     if (server->outs != NULL) { /* what it was sent is dropped */
-        dist_out_go_on(server->outs, dist_server_node(server), peer->rank);
+        dist_out_go_on(server->outs, node_of(server), peer->rank);
     }
 }
 
@@ -291,24 +293,9 @@ dist_profile_t *dist_server_profile(dist_server_t *server)
     return &server->profile;
 }
 
-kvs_net_node_t *dist_server_node(const dist_server_t *server)
-{
-    return kvs_net_server_node(server->net);
-}
-
-const char *dist_server_job(const dist_server_t *server)
-{
-    return server->job_id == NULL ? "" : server->job_id;
-}
-
 const dist_depot_t *dist_server_depots(const dist_server_t *server)
 {
     return server->depots;
-}
-
-const char *dist_server_why_gone(const dist_server_t *server, int worker)
-{
-    return worker < server->n_gone ? server->gone[worker] : NULL;
 }
 
 /* ---- Answers ------------------------------------------------------------------------------------------ */
@@ -409,7 +396,7 @@ static void run_commands(void *arg)
         void *controller_arg = server->commands.arg;
 
         pthread_mutex_unlock(&server->lock);
-        dist_command_run(command, dist_server_node(server), controller, controller_arg);
+        dist_command_run(command, node_of(server), controller, controller_arg);
         pthread_mutex_lock(&server->lock);
     }
     pthread_mutex_unlock(&server->lock);
@@ -712,7 +699,7 @@ static void on_event(void *arg, const kvs_net_event_t *event)
         break;
     case KVS_NET_EVENT_ROOM:
         if (server->outs != NULL && event->peer->role == KVS_NET_WORKER) {
-            dist_out_go_on(server->outs, dist_server_node(server), event->peer->rank);
+            dist_out_go_on(server->outs, node_of(server), event->peer->rank);
         }
         break;
     default:
@@ -742,7 +729,6 @@ static void free_server(dist_server_t *server)
     }
     free(server->gone);
     dist_profile_release(&server->profile);
-    free(server->job_id);
     pthread_mutex_destroy(&server->lock);
     free(server);
 }
@@ -759,21 +745,18 @@ kvs_status_t dist_server_open(kvs_net_job_t *job, const kvs_net_settings_t *sett
     }
     pthread_mutex_init(&server->lock, NULL);
     server->commands.held = is_service != 0;
-    server->job_id = strdup(settings->job_id);
     args.message = on_message;
     args.event = on_event;
     args.tick = tick;
     args.tick_ms = TICK_MS;
     args.serve = run_commands;
+    args.show = dist_status_show;
     args.arg = server;
+    (void)settings; /* the job's */
     status = kvs_net_server_open(job, &dist_plugin, &args, &server->net);
     if (status != KVS_OK) {
         free_server(server);
         return status;
-    }
-    if (kvs_net_window_open(dist_status_look, server, &server->window) != KVS_OK) {
-        kvs_log(KVS_LOG_WARN, "dist", "`kvstore status` won't show this server: %s",
-                kvs_plugin_host->last_error());
     }
     *ret_server = server->net;
     return KVS_OK;
@@ -784,7 +767,6 @@ kvs_status_t dist_server_close(kvs_net_server_t *net, int64_t timeout_ms)
     dist_server_t *server = kvs_net_server_arg(net);
     kvs_status_t status;
 
-    kvs_net_window_close(server->window);
     status = kvs_net_server_close(net, timeout_ms);
     free_server(server);
     return status;

@@ -10,6 +10,8 @@
 #include "clock.h"
 #include "idmap.h"
 #include "liveness.h"
+#include "roster.h"
+#include "show.h"
 #include "storebook.h"
 #include "wake.h"
 
@@ -27,6 +29,7 @@ struct net_scheduler {
     uint64_t token;
     net_socket_t *socket;
     int wake_fd, beacon_fd;
+    net_show_t *show; /* NULL: it can't be shown */
     pthread_t thread;
 
     net_idmap_t members; /* by link; the thread's, like all up to `lock` */
@@ -715,6 +718,7 @@ static void *run(void *arg)
             pthread_mutex_lock(&s->lock);
             pthread_cond_broadcast(&s->changed); /* somebody may have cancelled */
             pthread_mutex_unlock(&s->lock);
+            net_show_answer(s->show);
         }
         if ((ready & 2) != 0) {
             net_beacon_answer(s->beacon_fd, s->address);
@@ -725,11 +729,31 @@ static void *run(void *arg)
     return NULL;
 }
 
+static void ring(void *arg, net_show_t *show)
+{
+    const net_scheduler_t *s = arg;
+
+    (void)show; /* the thread looks at it each time it is woken */
+    net_wake_ring(s->wake_fd);
+}
+
+static void write_down(void *arg, FILE *out)
+{
+    const net_scheduler_t *s = arg;
+
+    fprintf(out, "job %s: %s at %s\n", s->settings.job_id, s->label, s->address);
+    net_roster_write(s->groups, out);
+    net_show_memory(out);
+    fprintf(out, "\n");
+}
+
 static kvs_status_t start(net_scheduler_t *s)
 {
     sigset_t all, old;
     int error;
 
+    s->show =
+        net_show_open(&(net_show_args_t){s->settings.job_id, "scheduler", ring, write_down, s});
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     error = pthread_create(&s->thread, NULL, run, s);
@@ -810,6 +834,8 @@ static void release(net_scheduler_t *s)
         s->groups = group->next;
         free_group(group);
     }
+    net_show_close(s->show);
+    net_show_free(s->show);
     net_socket_close(s->socket, LINGER_MS);
     net_idmap_release(&s->members);
     if (s->wake_fd >= 0) {
@@ -908,6 +934,7 @@ kvs_status_t net_scheduler_close(net_scheduler_t *s, int64_t timeout_ms)
         return KVS_OK;
     }
     status = timeout_ms != 0 && is_running(s) ? net_scheduler_wait(s, timeout_ms) : KVS_OK;
+    net_show_close(s->show);
     s->stopping = true;
     net_wake_ring(s->wake_fd);
     pthread_join(s->thread, NULL);

@@ -3,19 +3,23 @@
  * end; and the processes that are nothing but a server or the scheduler. */
 #include "node.h"
 #include "pulse.h"
+#include "show.h"
 
 #include <kvstore/process.h>
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define CLOSE_MS 5000 /* of a service: for what is on its way */
 
 struct kvs_net_server {
     kvs_net_server_args_t args; /* fixed after open, as `node` */
     kvs_net_node_t *node;
+    net_show_t *show;  /* NULL: it can't be shown */
     net_pulse_t pulse; /* the I/O thread's */
     bool is_woken;     /* guarded by the node's lock, as what follows */
     bool has_ended;
@@ -67,6 +71,71 @@ static void on_event(void *arg, const kvs_net_event_t *event)
     }
 }
 
+/* ---- What it shows --------------------------------------------------------------------------------- */
+
+static void answer(void *arg)
+{
+    net_show_answer(arg);
+}
+
+static void ring(void *arg, net_show_t *show)
+{
+    const kvs_net_server_t *server = arg;
+
+    (void)kvs_net_node_call(server->node, answer, show); /* unheard, it counts as busy */
+}
+
+static void write_workers(kvs_net_node_t *node, FILE *out)
+{
+    for (int w = 0; w < kvs_net_node_count(node, KVS_NET_WORKER); w++) {
+        const kvs_net_peer_t *peer = kvs_net_node_peer(node, KVS_NET_WORKER, w);
+        bool is_there = kvs_net_node_check_peer(node, peer) == KVS_OK;
+
+        fprintf(out, "  %s%s%s\n", peer->label, is_there ? "" : ": ",
+                is_there ? "" : kvs_plugin_host->last_error());
+    }
+}
+
+static void write_traffic(kvs_net_node_t *node, FILE *out)
+{
+    kvs_net_traffic_t traffic = KVS_NET_TRAFFIC_INIT;
+
+    kvs_net_node_traffic(node, &traffic);
+    for (int path = 0; path < KVS_NET_N_PATHS; path++) {
+        fprintf(out,
+                "  by %s: received %.1f MB in %" PRIu64 " messages, sent %.1f MB in %" PRIu64 "\n",
+                kvs_net_path_name(path), (double)traffic.received[path].n_bytes / 1e6,
+                traffic.received[path].n_messages, (double)traffic.sent[path].n_bytes / 1e6,
+                traffic.sent[path].n_messages);
+    }
+}
+
+static void write_down(void *arg, FILE *out)
+{
+    const kvs_net_server_t *server = arg;
+    kvs_net_node_t *node = server->node;
+    uint64_t n_most = 0;
+
+    if (kvs_net_node_count(node, KVS_NET_WORKER) == 0) {
+        fprintf(out, "job %s: a server (pid %ld) waits until everyone is there\n",
+                node->job->settings.job_id, (long)getpid());
+        return;
+    }
+    fprintf(out, "job %s: %s, epoch 1, of %d servers and %d workers\n", node->job->settings.job_id,
+            kvs_net_node_self(node)->label, kvs_net_node_count(node, KVS_NET_SERVER),
+            kvs_net_node_count(node, KVS_NET_WORKER));
+    write_workers(node, out);
+    if (server->args.show != NULL) {
+        n_most = server->args.show(server->args.arg, out);
+    }
+    write_traffic(node, out);
+    net_show_memory(out);
+    if (n_most > 0) {
+        fprintf(out, ", bound %.1f MB", (double)n_most / 1e6);
+    }
+    fprintf(out, "\n");
+}
+
 /* ---- The life of a server ------------------------------------------------------------------------ */
 
 static void free_server(kvs_net_server_t *server)
@@ -100,8 +169,11 @@ kvs_status_t kvs_net_server_open(kvs_net_job_t *job, const kvs_net_plugin_t *plu
     if (status != KVS_OK) {
         *ret_server = NULL;
         free_server(server);
+        return status;
     }
-    return status;
+    server->show =
+        net_show_open(&(net_show_args_t){job->settings.job_id, "server", ring, write_down, server});
+    return KVS_OK;
 }
 
 kvs_net_node_t *kvs_net_server_node(const kvs_net_server_t *server)
@@ -186,7 +258,9 @@ kvs_status_t kvs_net_server_close(kvs_net_server_t *server, int64_t timeout_ms)
     if (server == NULL) {
         return KVS_OK;
     }
+    net_show_close(server->show);
     status = kvs_net_node_close(server->node, timeout_ms);
+    net_show_free(server->show);
     free_server(server);
     return status;
 }

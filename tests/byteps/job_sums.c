@@ -297,11 +297,34 @@ static void more_than_four_gib(void)
     job_close(&job);
 }
 
+/* `kvstore status` of the job. */
+static void servers_show_their_stores(void)
+{
+    static char text[1 << 16];
+    job_t job = job_open_as("byteps", NULL, 0);
+    char command[512];
+    FILE *out;
+
+    KT_OK(job_pushpull(&job, kvs_key_int(1), VEC(1), &(vec_t){1, {0}}));
+    snprintf(command, sizeof(command), "%s status --job %s", getenv("KVSTORE"),
+             getenv("KVSTORE_JOB_ID"));
+    out = popen(command, "r");
+    text[out == NULL ? 0 : fread(text, 1, sizeof(text) - 1, out)] = '\0';
+    KT_INT(out == NULL ? -1 : pclose(out), 0);
+    KT_HAS(text, ": server 0 (host ");
+    KT_HAS(text, ", epoch 1, of 1 servers and 2 workers\n  worker 0 (");
+    KT_HAS(text, "  store 1: exchanges under way ");
+    KT_HAS(text, "  group byteps: 2 of 2 workers and 1 of 1 servers are there\n");
+    job_meet(&job);
+    job_close(&job);
+}
+
 static const kt_test_t tests[] = {
     KT_TEST(sums_have_the_bits_of_local),   KT_TEST(keys_go_in_any_order),
     KT_TEST(a_key_is_used_again_and_again), KT_TEST(broadcasts_are_real),
     KT_TEST(two_stores_share_no_keys),      KT_TEST(the_launcher_s_variables_are_enough),
     KT_TEST(seventy_thousand_keys),         KT_TEST(more_than_four_gib),
+    KT_TEST(servers_show_their_stores),
 };
 
 KT_MAIN("job_sums", tests)

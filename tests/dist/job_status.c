@@ -2,6 +2,7 @@
 /* job_status.c - what `kvstore status` shows of a job in the middle of a round. */
 #include "job.h"
 
+#include <signal.h>
 #include <stdlib.h>
 
 /* What the command prints; its exit status. */
@@ -52,6 +53,10 @@ static void a_round_that_waits_is_shown(void)
         KT_TRUE(has(text, "key 'fc.weight', round 1: waits "));
         KT_TRUE(has(text, " s for worker 1 (host "));
         KT_TRUE(has(text, "MB resident, bound 67.1 MB"));
+        KT_TRUE(has(text, ": scheduler (host "));
+        KT_TRUE(
+            has(text, "  group dist: 2 of 2 workers and 1 of 1 servers are there\n    worker 0 ("));
+        KT_TRUE(has(text, "): heard "));
         job_meet(&room);
         KT_OK(job_finish(event));
     } else {
@@ -62,13 +67,30 @@ static void a_round_that_waits_is_shown(void)
     job_close(&room);
 }
 
+static void a_server_that_is_stopped_is_named_and_the_others_are_shown(void)
+{
+    static char text[1 << 16];
+    job_t job = job_open(NULL, 0);
+    int pid = job_pid_of("server", 1);
+    char line[128];
+
+    KT_TRUE(pid > 0 && kill(pid, SIGSTOP) == 0);
+    KT_INT(run_status(getenv("KVSTORE_JOB_ID"), text, sizeof(text)), 0);
+    KT_TRUE(pid > 0 && kill(pid, SIGCONT) == 0);
+    snprintf(line, sizeof(line), "kvstore status: process %d has not answered within 2 s", pid);
+    KT_TRUE(has(text, line));
+    KT_TRUE(has(text, ": server 0 (host "));
+    KT_TRUE(has(text, ": scheduler (host "));
+    job_close(&job);
+}
+
 static void a_job_that_is_not_there_is_an_error(void)
 {
     static char text[1 << 12];
     job_t job = job_open(NULL, 0);
 
     KT_TRUE(run_status("no-such-job", text, sizeof(text)) != 0);
-    KT_TRUE(has(text, "no server of job 'no-such-job' runs on this host"));
+    KT_TRUE(has(text, "no scheduler or server of job 'no-such-job' runs on this host"));
     job_close(&job);
 }
 
@@ -116,6 +138,7 @@ static void a_profile_of_the_servers_is_written(void)
 
 static const kt_test_t tests[] = {
     KT_TEST(a_round_that_waits_is_shown),
+    KT_TEST(a_server_that_is_stopped_is_named_and_the_others_are_shown),
     KT_TEST(a_job_that_is_not_there_is_an_error),
     KT_TEST(a_profile_of_the_servers_is_written),
 };

@@ -11,6 +11,8 @@
 
 #include <kvstore/net.h>
 
+#include <stdio.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -73,6 +75,10 @@ typedef struct kvs_net_server_args {
      * it begins to wait, and after each kvs_net_server_wake. May block. */
     void (*serve)(void *arg);
     void *arg;
+    /* NULL, or write lines about its stores for `kvstore status`, indented by two spaces, on the I/O
+     * thread and in the locale "C"; not before the job is complete. Gives how many bytes of memory the
+     * plugin is to need at most; 0: it does not say. */
+    uint64_t (*show)(void *arg, FILE *out);
 } kvs_net_server_args_t;
 
 #define KVS_NET_SERVER_ARGS_INIT                                                                   \
@@ -80,7 +86,7 @@ typedef struct kvs_net_server_args {
         .size = (uint32_t)sizeof(kvs_net_server_args_t)                                            \
     }
 
-/* Begin to serve on the node's own thread; the job may not be complete yet. `ret_server` is set before
+/* Begin to serve on the node's own thread, shown by `kvstore status`; the job may not be complete yet. `ret_server` is set before
  * the first callback runs, and NULL after a failure. */
 kvs_status_t kvs_net_server_open(kvs_net_job_t *job, const kvs_net_plugin_t *plugin,
                                  const kvs_net_server_args_t *args, kvs_net_server_t **ret_server);
