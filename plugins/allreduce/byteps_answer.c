@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* byteps_answer.c - results on their way to the workers. A result's memory stays until all have received
- * it; when they have, and there are other servers, the workers are told, since they keep what came last:
- * should this server be lost, whoever has a result gives it to those who have not. */
+/* byteps_answer.c - results on their way to the workers, and sums of a host on theirs to a server. A
+ * result's memory stays until all have received it; when they have, and there are other servers, the
+ * workers are told, since they keep what came last: should this server be lost, whoever has a result
+ * gives it to those who have not. */
 #include "byteps_depot.h"
 
 #include <stdlib.h>
@@ -114,8 +115,8 @@ static void was_received(void *arg, kvs_status_t status, const char *text)
     byteps_depot_let_go(depot);
 }
 
-static kvs_status_t post(byteps_depot_t *depot, int worker, const byteps_header_t *header,
-                         kvs_net_send_t *net)
+static kvs_status_t post(byteps_depot_t *depot, const kvs_net_peer_t *to,
+                         const byteps_header_t *header, kvs_net_send_t *net)
 {
     uint8_t bytes[BYTEPS_MAX_HEADER_BYTES];
 
@@ -123,7 +124,27 @@ static kvs_status_t post(byteps_depot_t *depot, int worker, const byteps_header_
     net->store = depot->number;
     net->header = bytes;
     net->n_header_bytes = byteps_header_encode(header, bytes);
-    return kvs_net_send(depot->node, kvs_net_node_peer(depot->node, KVS_NET_WORKER, worker), net);
+    return kvs_net_send(depot->node, to, net);
+}
+
+static void send_answer(byteps_answer_t *answer, const kvs_net_peer_t *to,
+                        const byteps_header_t *header)
+{
+    byteps_depot_t *depot = answer->depot;
+    kvs_net_send_t net = KVS_NET_SEND_INIT;
+    bool awaited = answer->number != 0 || answer->n_body_bytes > SMALL_BYTES;
+
+    net.body = answer->body;
+    net.n_body_bytes = answer->n_body_bytes;
+    if (awaited) {
+        net.done = was_received;
+        net.arg = answer;
+    }
+    /* Whoever can't be reached is seen to die or leave. */
+    if (post(depot, to, header, &net) == KVS_OK && awaited) {
+        answer->n_refs++;
+        depot->n_unsent++;
+    }
 }
 
 void byteps_answer_send(byteps_answer_t *answer, const byteps_exchange_t *exchange, uint64_t block,
@@ -135,21 +156,17 @@ void byteps_answer_send(byteps_answer_t *answer, const byteps_exchange_t *exchan
                               .exchange = exchange->header.exchange,
                               .block = block,
                               .answer = answer->number,
-                              .settled = depot->settled};
-    kvs_net_send_t net = KVS_NET_SEND_INIT;
-    bool awaited = answer->number != 0 || answer->n_body_bytes > SMALL_BYTES;
+                              .settled = depot->settled,
+                              .n_ranks = exchange->seating == BYTEPS_HOSTS};
 
-    net.body = answer->body;
-    net.n_body_bytes = answer->n_body_bytes;
-    if (awaited) {
-        net.done = was_received;
-        net.arg = answer;
-    }
-    /* Whoever can't be reached is seen to die or leave. */
-    if (post(depot, worker, &header, &net) == KVS_OK && awaited) {
-        answer->n_refs++;
-        depot->n_unsent++;
-    }
+    send_answer(answer, kvs_net_node_peer(depot->node, KVS_NET_WORKER, worker), &header);
+}
+
+void byteps_answer_send_to_server(byteps_answer_t *answer, const byteps_header_t *header,
+                                  uint32_t server)
+{
+    send_answer(answer, kvs_net_node_peer(answer->depot->node, KVS_NET_SERVER, (int)server),
+                header);
 }
 
 void byteps_depot_say(byteps_depot_t *depot, int worker, const byteps_header_t *header,
@@ -159,7 +176,20 @@ void byteps_depot_say(byteps_depot_t *depot, int worker, const byteps_header_t *
 
     net.body = text;
     net.n_body_bytes = text == NULL ? 0 : strlen(text);
-    (void)post(depot, worker, header, &net); /* as above */
+    (void)post(depot, kvs_net_node_peer(depot->node, KVS_NET_WORKER, worker), header,
+               &net); /* as above */
+}
+
+void byteps_depot_say_to_server(byteps_depot_t *depot, uint32_t server,
+                                const byteps_header_t *header, const void *body,
+                                size_t n_body_bytes)
+{
+    kvs_net_send_t net = KVS_NET_SEND_INIT;
+
+    net.body = body;
+    net.n_body_bytes = n_body_bytes;
+    (void)post(depot, kvs_net_node_peer(depot->node, KVS_NET_SERVER, (int)server), header,
+               &net); /* as above */
 }
 
 void byteps_depot_tell_settled(byteps_depot_t *depot)

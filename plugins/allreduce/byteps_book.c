@@ -20,6 +20,20 @@ kvs_status_t byteps_book_init(byteps_book_t *book, uint32_t base, uint32_t n_ser
     return KVS_OK;
 }
 
+kvs_status_t byteps_book_set_hosts(byteps_book_t *book, const uint32_t *host_of, uint32_t n_workers,
+                                   uint32_t n_hosts)
+{
+    book->host_of = malloc(n_workers * sizeof(*book->host_of));
+    book->summed = calloc(n_workers, sizeof(*book->summed));
+    if (book->host_of == NULL || book->summed == NULL) {
+        return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for the table of hosts");
+    }
+    memcpy(book->host_of, host_of, n_workers * sizeof(*host_of));
+    book->n_workers = n_workers;
+    book->n_hosts = n_hosts;
+    return KVS_OK;
+}
+
 void byteps_book_release(byteps_book_t *book)
 {
     for (size_t i = 0; book->buckets != NULL && i < book->n_buckets; i++) {
@@ -27,6 +41,7 @@ void byteps_book_release(byteps_book_t *book)
             byteps_place_t *next = book->buckets[i]->next;
 
             free(book->buckets[i]->servers);
+            free(book->buckets[i]->summers);
             free(book->buckets[i]);
             book->buckets[i] = next;
         }
@@ -34,6 +49,8 @@ void byteps_book_release(byteps_book_t *book)
     free(book->buckets);
     free(book->loads);
     free(book->lost);
+    free(book->host_of);
+    free(book->summed);
     *book = (byteps_book_t){.buckets = NULL};
 }
 
@@ -133,28 +150,65 @@ static uint32_t least_loaded(const byteps_book_t *book)
     return least == UINT32_MAX ? 0 : least; /* with no server left nothing works any more */
 }
 
+/* Of each host, the worker that has the fewest bytes to sum. */
+static void choose_summers(byteps_book_t *book, uint32_t *summers, uint64_t n_bytes)
+{
+    for (uint32_t host = 0; host < book->n_hosts; host++) {
+        summers[host] = UINT32_MAX;
+    }
+    for (uint32_t w = 0; w < book->n_workers; w++) {
+        uint32_t *summer = &summers[book->host_of[w]];
+
+        if (*summer == UINT32_MAX || book->summed[w] < book->summed[*summer]) {
+            *summer = w;
+        }
+    }
+    for (uint32_t host = 0; host < book->n_hosts; host++) {
+        book->summed[summers[host]] += n_bytes;
+    }
+}
+
+static bool make_room(const byteps_book_t *book, byteps_place_t *place, uint64_t n_parts)
+{
+    uint32_t **arrays[] = {&place->servers, &place->summers};
+    uint64_t widths[] = {1, book->n_hosts};
+
+    for (size_t i = 0; i < 2; i++) {
+        uint32_t *grown = NULL;
+
+        if (widths[i] == 0) {
+            continue;
+        }
+        if (n_parts <= SIZE_MAX / sizeof(*grown) / widths[i]) {
+            grown = realloc(*arrays[i], (size_t)(n_parts * widths[i]) * sizeof(*grown));
+        }
+        if (grown == NULL) {
+            return false;
+        }
+        *arrays[i] = grown;
+    }
+    return true;
+}
+
 kvs_status_t byteps_book_place(byteps_book_t *book, const byteps_header_t *key, uint64_t n_parts,
                                uint64_t part_bytes, uint64_t last_bytes,
                                const byteps_place_t **ret_place)
 {
     byteps_place_t *place = get(book, key);
-    uint32_t *grown =
-        place == NULL || n_parts <= place->n_parts || n_parts > SIZE_MAX / sizeof(*grown)
-            ? NULL
-            : realloc(place->servers, (size_t)n_parts * sizeof(*grown));
 
-    if (place == NULL || (grown == NULL && n_parts > place->n_parts)) {
+    if (place == NULL || (n_parts > place->n_parts && !make_room(book, place, n_parts))) {
         return kvs_fail(KVS_ERR_NO_MEMORY, "no memory to place a key of %llu parts",
                         (unsigned long long)n_parts);
     }
-    if (grown != NULL) {
-        place->servers = grown;
-    }
     for (; place->n_parts < n_parts; place->n_parts++) {
+        uint64_t n_bytes = place->n_parts + 1 < n_parts ? part_bytes : last_bytes;
         uint32_t server = least_loaded(book);
 
         place->servers[place->n_parts] = book->base + server;
-        book->loads[server] += place->n_parts + 1 < n_parts ? part_bytes : last_bytes;
+        book->loads[server] += n_bytes;
+        if (book->n_hosts > 0) {
+            choose_summers(book, &place->summers[place->n_parts * book->n_hosts], n_bytes);
+        }
     }
     *ret_place = place;
     return KVS_OK;

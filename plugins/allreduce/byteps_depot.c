@@ -30,7 +30,20 @@ void byteps_depot_free(byteps_depot_t *depot)
     }
     free(depot->closed);
     free(depot->sources);
+    free(depot->lost);
+    free(depot->told);
     free(depot);
+}
+
+static void count_hosts(byteps_depot_t *depot)
+{
+    for (int w = 0; w < depot->n_workers; w++) {
+        const kvs_net_peer_t *peer = kvs_net_node_peer(depot->node, KVS_NET_WORKER, w);
+        int host = (int)peer->host_number;
+
+        depot->n_hosts = host >= depot->n_hosts ? host + 1 : depot->n_hosts;
+        depot->n_mates += peer->same_host != 0;
+    }
 }
 
 byteps_depot_t *byteps_depot_new(kvs_net_node_t *node, uint32_t number, bool may_be_replaced,
@@ -48,10 +61,15 @@ byteps_depot_t *byteps_depot_new(kvs_net_node_t *node, uint32_t number, bool may
     depot->may_be_replaced = may_be_replaced;
     depot->closed = calloc((size_t)depot->n_workers + 1, sizeof(*depot->closed));
     depot->sources = calloc((size_t)depot->n_workers + 1, sizeof(void *));
-    if (depot->closed == NULL || depot->sources == NULL) {
+    depot->n_servers = kvs_net_node_count(node, KVS_NET_SERVER);
+    depot->lost = calloc((size_t)depot->n_servers + 1, sizeof(*depot->lost));
+    depot->told = calloc((size_t)depot->n_servers + 1, sizeof(*depot->told));
+    if (depot->closed == NULL || depot->sources == NULL || depot->lost == NULL ||
+        depot->told == NULL) {
         byteps_depot_free(depot);
         return NULL;
     }
+    count_hosts(depot);
     return depot;
 }
 
@@ -76,6 +94,14 @@ void byteps_depot_close(byteps_depot_t *depot)
 const char *byteps_depot_label(const byteps_depot_t *depot, int worker)
 {
     return kvs_net_node_peer(depot->node, KVS_NET_WORKER, worker)->label;
+}
+
+void byteps_depot_read_text(kvs_net_text_t *text, const kvs_net_message_t *message)
+{
+    size_t n =
+        message->n_body_bytes < sizeof(text->bytes) ? message->n_body_bytes : sizeof(text->bytes);
+
+    kvs_net_text_add(text, "%.*s", (int)n, n == 0 ? "" : (const char *)message->body);
 }
 
 void byteps_depot_wait(byteps_depot_t *depot)
@@ -124,6 +150,12 @@ void byteps_depot_take(byteps_depot_t *depot, const byteps_header_t *header,
         break;
     case BYTEPS_CLOSE:
         take_close(depot, message->from->rank);
+        break;
+    case BYTEPS_FAILED:
+        byteps_exchange_take_failed(depot, header, message);
+        break;
+    case BYTEPS_HERE:
+        byteps_exchange_take_here(depot, header, message);
         break;
     default:
         kvs_log(KVS_LOG_WARN, "byteps", "a message of kind %u from %s is not for who sums: dropped",

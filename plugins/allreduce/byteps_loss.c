@@ -7,20 +7,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-void byteps_keep(byteps_worker_t *worker, const byteps_header_t *header, kvs_net_message_t *message)
+void byteps_keep(byteps_worker_t *worker, const byteps_header_t *header, uint32_t server,
+                 byteps_answer_t *answer)
 {
-    byteps_target_t *target = &worker->targets[message->from->rank];
+    byteps_target_t *target = &worker->targets[server];
     byteps_kept_t *kept = worker->n_servers - worker->n_lost > 1 ? malloc(sizeof(*kept)) : NULL;
 
     if (kept == NULL) { /* nobody could use it; without memory, only a loss just now would show */
-        kvs_net_message_release(message);
+        byteps_answer_drop(answer);
         return;
     }
-    *kept = (byteps_kept_t){.answer = header->answer,
+    *kept = (byteps_kept_t){.number = header->answer,
                             .id = header->id,
                             .exchange = header->exchange,
                             .block = header->block,
-                            .message = message};
+                            .n_ranks = header->n_ranks,
+                            .answer = answer};
     if (target->kept == NULL) {
         target->kept = kept;
     } else {
@@ -34,7 +36,7 @@ static void drop_first(byteps_target_t *target)
     byteps_kept_t *kept = target->kept;
 
     target->kept = kept->next;
-    kvs_net_message_release(kept->message);
+    byteps_answer_drop(kept->answer);
     free(kept);
 }
 
@@ -43,7 +45,7 @@ void byteps_settle_kept(byteps_worker_t *worker, uint32_t server, uint64_t settl
     byteps_target_t *target = &worker->targets[server];
     bool kept_some = target->kept != NULL;
 
-    while (target->kept != NULL && target->kept->answer <= settled) {
+    while (target->kept != NULL && target->kept->number <= settled) {
         drop_first(target);
     }
     if (kept_some && target->kept == NULL) {
@@ -68,14 +70,15 @@ static void give(const byteps_worker_t *worker, const byteps_kept_t *kept)
                               .id = kept->id,
                               .exchange = kept->exchange,
                               .block = kept->block,
+                              .n_ranks = kept->n_ranks,
                               .timeout_ms = worker->timeout_ms};
     uint8_t bytes[BYTEPS_MAX_HEADER_BYTES];
     kvs_net_send_t net = KVS_NET_SEND_INIT;
 
     byteps_message_of(worker, &header, bytes, &net);
     net.flags = KVS_NET_URGENT;
-    net.body = kept->message->body;
-    net.n_body_bytes = kept->message->n_body_bytes;
+    net.body = kept->answer->body;
+    net.n_body_bytes = kept->answer->n_body_bytes;
     /* If that server is lost as well, whoever waits ends at its deadline. */
     (void)kvs_net_send(worker->node, kvs_net_node_peer(worker->node, KVS_NET_SERVER, (int)server),
                        &net);

@@ -62,7 +62,8 @@ size_t byteps_header_encode(const byteps_header_t *header, uint8_t *bytes)
     put_u64(bytes + 56, (uint64_t)header->number);
     put_u32(bytes + 64, (uint32_t)header->status);
     put_u32(bytes + 68, header->n_name);
-    put_u64(bytes + 72, 0);
+    put_u32(bytes + 72, header->n_ranks);
+    put_u32(bytes + 76, header->server);
     for (int32_t i = 0; i < header->ndim; i++) {
         put_u64(at, (uint64_t)header->shape[i]);
         at += 8;
@@ -116,6 +117,8 @@ kvs_status_t byteps_header_decode(const void *data, size_t n_bytes, byteps_heade
     header.number = (int64_t)get_u64(bytes + 56);
     header.status = (int32_t)get_u32(bytes + 64);
     header.n_name = get_u32(bytes + 68);
+    header.n_ranks = get_u32(bytes + 72);
+    header.server = get_u32(bytes + 76);
     if (header.ndim < 0 || header.ndim > BYTEPS_MAX_NDIM || header.n_name > BYTEPS_MAX_NAME) {
         return kvs_fail(KVS_ERR_FORMAT, "a header with %d dimensions and a name of %u bytes",
                         (int)header.ndim, header.n_name);
@@ -129,7 +132,7 @@ kvs_status_t byteps_header_decode(const void *data, size_t n_bytes, byteps_heade
         header.shape[i] = (int64_t)get_u64(bytes + FIXED_BYTES + 8 * (size_t)i);
     }
     header.name = (const char *)bytes + FIXED_BYTES + n_shape;
-    if (bytes[3] > 1 || get_u64(bytes + 72) != 0 || !is_sound(&header)) {
+    if (bytes[3] > 1 || !is_sound(&header)) {
         return kvs_fail(KVS_ERR_FORMAT, "a header of kind %u makes no sense",
                         (unsigned)header.kind);
     }

@@ -10,7 +10,7 @@
 
 #include <stdbool.h>
 
-#define BYTEPS_MESSAGES_VERSION "1" /* compared when nodes meet: all sides must speak the same */
+#define BYTEPS_MESSAGES_VERSION "2" /* compared when nodes meet: all sides must speak the same */
 
 /* A part, the unit of placement and credit, travels as blocks of at most so many bytes. */
 #define BYTEPS_BLOCK_BYTES (256 << 10)
@@ -19,15 +19,18 @@
 typedef enum byteps_kind {
     /* between workers */
     BYTEPS_ASK = 1, /* worker 0: where do the parts of this key go? `block`: how many there are */
-    BYTEPS_PLACES, /* the answer: `id`, and who sums each part, as a body of u32; or `status` and text */
-    /* by a worker, to who sums */
-    BYTEPS_BLOCK, /* a block of its array */
+    BYTEPS_PLACES, /* the answer: `id`, `block` parts, and whom each of them is sent to, as a body of
+                     * u32; where hosts sum first, then the server of each; or `status` and text */
+    /* by a worker, to who sums; by one that sums for its host, to a server */
+    BYTEPS_BLOCK, /* a block of its array, or the sum of its host's */
     BYTEPS_KEPT,  /* a block's result, given by a server that was lost since */
     BYTEPS_DROP,  /* it has given this exchange up */
     BYTEPS_CLOSE, /* it has closed the store */
+    BYTEPS_HERE, /* those of its host, as a body of u32, have come to the exchange, others have not */
     /* by who sums, to workers */
-    BYTEPS_RESULT,  /* the sum of a block; number `answer` of this node's answers */
-    BYTEPS_FAILED,  /* the exchange failed with `status`; body: the text */
+    BYTEPS_RESULT, /* the sum of a block; number `answer` of this node's answers */
+    BYTEPS_FAILED, /* the exchange failed with `status`; body: the text. Also by one that sums for its
+                     * host, to a server */
     BYTEPS_WANTED,  /* others wait for this exchange */
     BYTEPS_SETTLED, /* see `settled` */
     BYTEPS_N_KINDS
@@ -46,6 +49,9 @@ typedef struct byteps_header {
     uint64_t settled;   /* answers up to this one are with every worker */
     int64_t timeout_ms; /* how long this worker wants to wait; 0: for ever */
     int32_t status;
+    uint32_t
+        n_ranks; /* workers of a host that it speaks for; 0: hosts don't sum first, or not yet */
+    uint32_t server; /* 1 more than that of the server to which the sum of the host goes; 0: none */
     int32_t ndim;
     int64_t shape[BYTEPS_MAX_NDIM];
     bool has_name;

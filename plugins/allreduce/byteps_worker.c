@@ -78,6 +78,41 @@ static bool may_sum_here(const byteps_worker_t *worker)
     return true;
 }
 
+/* Whether what is on one host is summed there before it is sent: if there are several hosts, and several
+ * workers on one of them. Again it is worker 0 that goes by it. */
+static bool hosts_sum_first(const byteps_worker_t *worker)
+{
+    const byteps_depot_t *depot = worker->depot;
+
+    return depot->n_hosts > 1 && depot->n_hosts < worker->n_workers &&
+           kvs_net_node_shares_memory(worker->node, kvs_net_node_self(worker->node)) != 0;
+}
+
+static bool set_hosts(byteps_worker_t *worker)
+{
+    uint32_t *hosts = malloc((size_t)worker->n_workers * sizeof(*hosts));
+    kvs_status_t status = KVS_ERR_NO_MEMORY;
+
+    for (int w = 0; hosts != NULL && w < worker->n_workers; w++) {
+        hosts[w] = kvs_net_node_peer(worker->node, KVS_NET_WORKER, w)->host_number;
+    }
+    if (hosts != NULL) {
+        status = byteps_book_set_hosts(&worker->book, hosts, (uint32_t)worker->n_workers,
+                                       (uint32_t)worker->depot->n_hosts);
+    }
+    free(hosts);
+    return status == KVS_OK;
+}
+
+static bool make_book(byteps_worker_t *worker, bool here)
+{
+    uint32_t base = here ? worker->n_servers : 0;
+    uint32_t n = here ? (uint32_t)worker->n_workers : worker->n_servers;
+
+    return byteps_book_init(&worker->book, base, n) == KVS_OK &&
+           (here || !hosts_sum_first(worker) || set_hosts(worker));
+}
+
 static bool allocate(byteps_worker_t *worker, const byteps_worker_args_t *args)
 {
     bool here = may_sum_here(worker);
@@ -91,10 +126,12 @@ static bool allocate(byteps_worker_t *worker, const byteps_worker_args_t *args)
     worker->targets = calloc(worker->n_targets, sizeof(*worker->targets));
     worker->closed = calloc((size_t)worker->n_workers, sizeof(*worker->closed));
     worker->depot = byteps_depot_new(worker->node, 0, false, &args->owner);
+    if (worker->depot == NULL) {
+        return false;
+    }
+    worker->depot->n_part_blocks = byteps_blocks_per_part(worker);
     return worker->type != NULL && worker->loaded != NULL && worker->lost != NULL &&
-           worker->targets != NULL && worker->closed != NULL && worker->depot != NULL &&
-           (here ? byteps_book_init(&worker->book, worker->n_servers, (uint32_t)worker->n_workers)
-                 : byteps_book_init(&worker->book, 0, worker->n_servers)) == KVS_OK;
+           worker->targets != NULL && worker->closed != NULL && make_book(worker, here);
 }
 
 kvs_status_t byteps_worker_new(const byteps_worker_args_t *args, byteps_worker_t **ret_worker)
@@ -194,6 +231,9 @@ static void pass(void *arg)
 {
     byteps_worker_t *worker = arg;
 
+    pthread_mutex_lock(&worker->lock);
+    byteps_release_kept(worker);
+    pthread_mutex_unlock(&worker->lock);
     byteps_depot_close(worker->depot);
     pthread_mutex_lock(&worker->lock);
     worker->passed = true;
@@ -205,6 +245,7 @@ static void pass(void *arg)
 static void wait_for_callbacks(byteps_worker_t *worker)
 {
     if (kvs_net_node_call(worker->node, pass, worker) != KVS_OK) {
+        byteps_release_kept(worker);
         return; /* no such thread any more; what is left ends with the process */
     }
     pthread_mutex_lock(&worker->lock);
@@ -251,7 +292,6 @@ kvs_status_t byteps_worker_close(byteps_worker_t *worker, int64_t timeout_ms)
     }
     status = kvs_net_store_close(worker->net, net_timeout(timeout_ms));
     wait_for_callbacks(worker);
-    byteps_release_kept(worker);
     free_worker(worker);
     return status;
 }
@@ -692,6 +732,11 @@ void byteps_worker_event(byteps_worker_t *worker, const kvs_net_event_t *event)
         break;
     }
     byteps_worker_settle(worker);
+    if (event->kind != KVS_NET_EVENT_ROOM && event->peer != NULL &&
+        event->peer->role == KVS_NET_SERVER &&
+        kvs_net_node_check_peer(worker->node, event->peer) != KVS_OK) {
+        byteps_relay_lose_server(worker->depot, (uint32_t)event->peer->rank);
+    }
 }
 
 /* ---- Time ------------------------------------------------------------------------------------------- */

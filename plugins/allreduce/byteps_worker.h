@@ -5,7 +5,8 @@
  * An operation is one use of one key (byteps_use_t); uses of a key go one after the other. A use is cut
  * in parts (byteps_part_t), which wait for their turn in their server's heap and travel as blocks.
  * Where all workers are on one host they sum themselves, each its parts, through shared memory; elsewhere
- * servers do. byteps_worker.c has uses, keys and their order, byteps_part.c parts, credit and messages,
+ * servers do, and those that share a host sum first. byteps_worker.c has uses, keys and their order,
+ * byteps_part.c parts and credit, byteps_places.c where parts go, byteps_news.c what others say,
  * byteps_loss.c what happens when a server is lost.
  *
  * Two kinds of threads: callers, one at a time for what is issued (the core sees to it), who begin
@@ -71,7 +72,8 @@ struct byteps_key {
     uint64_t id;             /* 0: not known yet */
     uint64_t n_places;       /* parts whose target is known */
     uint32_t *targets;
-    uint64_t ask; /* the number of what worker 0 was asked; 0: nothing */
+    uint32_t *servers; /* of each part, where hosts sum first; else NULL */
+    uint64_t ask;      /* the number of what worker 0 was asked; 0: nothing */
     byteps_key_t *next_asking;
     bool advancing;
     byteps_use_t *current;
@@ -81,8 +83,9 @@ struct byteps_key {
 /* A result that a server has sent, as long as not everyone is known to have it. */
 typedef struct byteps_kept {
     struct byteps_kept *next;
-    uint64_t answer, id, exchange, block;
-    kvs_net_message_t *message;
+    uint64_t number, id, exchange, block;
+    uint32_t n_ranks; /* not 0: it is for all of this host */
+    byteps_answer_t *answer;
 } byteps_kept_t;
 
 typedef struct byteps_target {
@@ -196,25 +199,37 @@ size_t byteps_block_bytes(const byteps_use_t *use, uint64_t block);
 bool byteps_part_queue(byteps_part_t *part);
 void byteps_part_unqueue(byteps_part_t *part);
 
-/* A message of the store. I/O thread; takes the lock. */
-void byteps_worker_message(void *worker, kvs_net_message_t *message);
-/* Ask worker 0 for the key's places, or look them up. */
-void byteps_key_ask(byteps_key_t *key, const byteps_use_t *use);
-void byteps_key_forget_ask(byteps_key_t *key);
 /* Who sums a part as things are. */
 uint32_t byteps_target_of(const byteps_worker_t *worker, const byteps_key_t *key, uint64_t part);
 const kvs_net_peer_t *byteps_target_peer(const byteps_worker_t *worker, uint32_t target);
+uint32_t byteps_target_number(const byteps_worker_t *worker, const kvs_net_peer_t *peer);
 uint64_t byteps_blocks_per_part(const byteps_worker_t *worker);
 uint64_t byteps_n_parts(const byteps_worker_t *worker, const byteps_header_t *header);
 void byteps_worker_say_closed(byteps_worker_t *worker);
 void byteps_message_of(const byteps_worker_t *worker, const byteps_header_t *header, uint8_t *bytes,
                        kvs_net_send_t *net);
 
+/* ---- byteps_places.c ---------------------------------------------------------------------------------- */
+
+/* Ask worker 0 for the key's places, or look them up. */
+void byteps_key_ask(byteps_key_t *key, const byteps_use_t *use);
+void byteps_key_forget_ask(byteps_key_t *key);
+/* ASK and PLACES. */
+void byteps_take_places(byteps_worker_t *worker, const byteps_header_t *header,
+                        const kvs_net_message_t *message);
+/* There is room for what is known by this id; false: no memory. */
+bool byteps_make_known(byteps_worker_t *worker, uint64_t id);
+
+/* ---- byteps_news.c ------------------------------------------------------------------------------------ */
+
+/* A message of the store. I/O thread; takes the lock. */
+void byteps_worker_message(void *worker, kvs_net_message_t *message);
+
 /* ---- byteps_loss.c ------------------------------------------------------------------------------------ */
 
-/* Keep a result, in case its server is lost. Owns the message. */
-void byteps_keep(byteps_worker_t *worker, const byteps_header_t *header,
-                 kvs_net_message_t *message);
+/* Keep a result, in case its server is lost. Takes over the answer. */
+void byteps_keep(byteps_worker_t *worker, const byteps_header_t *header, uint32_t server,
+                 byteps_answer_t *answer);
 /* The server's answers up to this one are with everyone. */
 void byteps_settle_kept(byteps_worker_t *worker, uint32_t server, uint64_t settled);
 void byteps_release_kept(byteps_worker_t *worker);

@@ -64,6 +64,7 @@ typedef struct net_peer {
     kvs_net_peer_t pub; /* first: what users hold */
     struct kvs_net_node *node;
     uint64_t incarnation;
+    uint64_t host_id;
     bool by_name; /* same context: reached without TCP */
     char connect_host[NET_HOST_MAX];
     int connect_port;

@@ -36,12 +36,27 @@ static void set_same_process(kvs_net_node_t *node, net_peer_t *peer, uint64_t pr
     }
 }
 
+/* Hosts are numbered as they come in the list. */
+static uint32_t number_host(const kvs_net_node_t *node, uint32_t place, uint64_t host_id)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < place; i++) {
+        if (node->peers[i].host_id == host_id) {
+            return node->peers[i].pub.host_number;
+        }
+        n = node->peers[i].pub.host_number >= n ? node->peers[i].pub.host_number + 1 : n;
+    }
+    return n;
+}
+
 static kvs_status_t fill_peer(kvs_net_node_t *node, uint32_t place, const net_wire_member_t *member)
 {
     net_peer_t *peer = &node->peers[place];
 
     peer->node = node;
     peer->incarnation = member->incarnation;
+    peer->host_id = member->host_id;
     snprintf(peer->host, sizeof(peer->host), "%s", member->host);
     snprintf(peer->address, sizeof(peer->address), "%s", member->address);
     net_label(peer->label, member->role, member->rank, peer->host, member->pid);
@@ -50,6 +65,7 @@ static kvs_status_t fill_peer(kvs_net_node_t *node, uint32_t place, const net_wi
                                  .local_rank = member->local_rank,
                                  .same_host = member->host_id == node->host_id,
                                  .is_self = place == node->self,
+                                 .host_number = number_host(node, place, member->host_id),
                                  .pid = member->pid,
                                  .host = peer->host,
                                  .address = peer->address,

@@ -1,89 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* job_sums.c - exchanges that succeed: the bits of `local` over the same values, whatever the size, the
  * order of keys and the way arrays are cut. */
-#include "job.h"
+#include "sums.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 #define WAIT_MS 50000
 
-/* ---- Arrays of any dtype ------------------------------------------------------------------------------ */
-
-/* Bytes that are different for each rank, key and place, and are neither NaN nor infinite. */
-static void fill(void *data, int dtype, int64_t n, int rank, int seed)
-{
-    uint64_t x = (uint64_t)(rank * 1000 + seed) * UINT64_C(0x9E3779B97F4A7C15) + 1;
-
-    for (int64_t i = 0; i < n; i++) {
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        switch (dtype) {
-        case KVS_DTYPE_float32:
-            ((float *)data)[i] = (float)((int64_t)(x >> 20) - (INT64_C(1) << 43)) / 1e6f;
-            break;
-        case KVS_DTYPE_float64:
-            ((double *)data)[i] = (double)(int64_t)x / 3e9;
-            break;
-        case KVS_DTYPE_float16: /* exponents up to 2^11 */
-            ((uint16_t *)data)[i] = (uint16_t)((x & 0x83ff) | (x >> 32) % 26 << 10);
-            break;
-        case KVS_DTYPE_bfloat16:
-            ((uint16_t *)data)[i] = (uint16_t)((x & 0x807f) | (100 + (x >> 32) % 50) << 7);
-            break;
-        case KVS_DTYPE_int8:
-        case KVS_DTYPE_uint8:
-            ((uint8_t *)data)[i] = (uint8_t)x;
-            break;
-        case KVS_DTYPE_int32:
-            ((uint32_t *)data)[i] = (uint32_t)x;
-            break;
-        default:
-            ((uint64_t *)data)[i] = x;
-            break;
-        }
-    }
-}
-
-static size_t bytes_of(int dtype, int64_t n)
-{
-    return (size_t)n * kvs_dtype(dtype).bits / 8;
-}
-
-/* What `local` makes of the values of all ranks, in order of rank. */
-static void *sum_by_local(kvs_store_t *local, int dtype, int64_t n, int n_workers, int seed)
-{
-    kvs_tensor_t tensors[8];
-    kvs_arrays_t values = kvs_arrays(tensors, (size_t)n_workers);
-    kvs_key_t key = kvs_key_int(seed);
-    void *result = calloc(1, bytes_of(dtype, n) + 1);
-    kvs_tensor_t out = kt_tensor(result, dtype, &n, 1);
-    kvs_arrays_t outs = kvs_arrays(&out, 1);
-
-    for (int w = 0; w < n_workers; w++) {
-        tensors[w] = kt_tensor(malloc(bytes_of(dtype, n) + 1), dtype, &n, 1);
-        fill(tensors[w].data, dtype, n, w, seed);
-    }
-    KT_OK(kvs_store_init(local, &key, 1, &outs, NULL));
-    KT_OK(kvs_store_pushpull(local, &key, 1, &values, &outs, NULL));
-    for (int w = 0; w < n_workers; w++) {
-        free(tensors[w].data);
-    }
-    return result;
-}
-
 static void compare_sum(const job_t *job, kvs_store_t *local, int dtype, int64_t n, int seed)
 {
-    void *want = sum_by_local(local, dtype, n, job->n_workers, seed);
-    void *value = malloc(bytes_of(dtype, n) + 1);
+    void *want = sums_by_local(local, dtype, n, 0, job->n_workers, seed);
+    void *value = malloc(sums_bytes(dtype, n) + 1);
     kvs_tensor_t tensor = kt_tensor(value, dtype, &n, 1);
     kvs_arrays_t values = kvs_arrays(&tensor, 1);
     kvs_key_t key = kvs_key_int(seed);
 
-    fill(value, dtype, n, job->rank, seed);
+    sums_fill(value, dtype, n, job->rank, seed);
     KT_OK(kvs_store_pushpull(job->store, &key, 1, &values, NULL, NULL));
-    KT_INT(memcmp(value, want, bytes_of(dtype, n)), 0);
+    KT_INT(memcmp(value, want, sums_bytes(dtype, n)), 0);
     free(value);
     free(want);
 }

@@ -60,6 +60,30 @@ static void a_key_keeps_its_places_and_gets_more_when_it_grows(void)
     byteps_book_release(&book);
 }
 
+/* Workers 0, 1, 2 on one host, 3 on another. */
+static void a_worker_of_each_host_sums_a_part_the_one_with_the_fewest_bytes(void)
+{
+    static const uint32_t host_of[] = {0, 0, 0, 1};
+    static const uint32_t want[] = {0, 3, 1, 3, 2, 3};
+    byteps_book_t book;
+    const byteps_place_t *a, *b;
+
+    KT_OK(byteps_book_init(&book, 0, 2));
+    KT_OK(byteps_book_set_hosts(&book, host_of, 4, 2));
+    a = place(&book, named("a"), 3, 50);
+    for (size_t i = 0; i < 6; i++) {
+        KT_INT(a->summers[i], want[i]);
+    }
+    b = place(&book, named("b"), 2, 20); /* they had 100, 100, 50 */
+    KT_INT(b->summers[0], 2);
+    KT_INT(b->summers[2], 0); /* 100, 100, 150 */
+    KT_INT(b->summers[3], 3);
+    a = place(&book, named("a"), 4, 10);
+    KT_INT(a->summers[0], 0);
+    KT_INT(a->summers[6], 1);
+    byteps_book_release(&book);
+}
+
 static void an_integer_is_another_key_than_its_text(void)
 {
     byteps_book_t book;
@@ -129,6 +153,7 @@ static void another_loss_moves_only_what_that_server_had(void)
 static const kt_test_t tests[] = {
     KT_TEST(a_part_goes_to_the_server_with_the_fewest_bytes),
     KT_TEST(a_key_keeps_its_places_and_gets_more_when_it_grows),
+    KT_TEST(a_worker_of_each_host_sums_a_part_the_one_with_the_fewest_bytes),
     KT_TEST(an_integer_is_another_key_than_its_text),
     KT_TEST(a_hundred_thousand_keys_are_told_apart),
     KT_TEST(a_lost_server_gets_nothing_new),

@@ -18,6 +18,8 @@ static void every_member_survives_the_way(void)
                               .settled = 6,
                               .timeout_ms = 60000,
                               .status = KVS_ERR_SHAPE,
+                              .n_ranks = 8,
+                              .server = 9,
                               .ndim = 2,
                               .shape = {7, 1000000},
                               .has_name = true,
@@ -41,6 +43,8 @@ static void every_member_survives_the_way(void)
     KT_INT(got.settled, 6);
     KT_INT(got.timeout_ms, 60000);
     KT_INT(got.status, KVS_ERR_SHAPE);
+    KT_INT(got.n_ranks, 8);
+    KT_INT(got.server, 9);
     KT_INT(got.ndim, 2);
     KT_INT(got.shape[1], 1000000);
     KT_INT(got.number, -9);
