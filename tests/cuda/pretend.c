@@ -59,7 +59,7 @@ int pretend_n_devices(void)
 
 /* ---- Streams ----------------------------------------------------------------------------------- */
 
-static void enter(int device)
+void pretend_enter(int device)
 {
     CUcontext context;
 
@@ -67,7 +67,7 @@ static void enter(int device)
     (void)driver.push(context);
 }
 
-static void leave(void)
+void pretend_leave(void)
 {
     CUcontext context;
 
@@ -78,34 +78,34 @@ CUstream pretend_stream(int device)
 {
     CUstream stream = NULL;
 
-    enter(device);
+    pretend_enter(device);
     KT_INT(driver.stream_create(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-    leave();
+    pretend_leave();
     return stream;
 }
 
 void pretend_sync(int device, CUstream stream)
 {
-    enter(device);
+    pretend_enter(device);
     KT_INT(driver.stream_synchronize(stream), CUDA_SUCCESS);
-    leave();
+    pretend_leave();
 }
 
 void pretend_write(int device, CUstream stream, const kvs_tensor_t *tensor, const void *from,
                    size_t n_bytes)
 {
-    enter(device);
+    pretend_enter(device);
     KT_INT(driver.copy_async((CUdeviceptr)(uintptr_t)tensor->data, from, n_bytes, stream),
            CUDA_SUCCESS);
-    leave();
+    pretend_leave();
 }
 
 void pretend_read(int device, CUstream stream, const kvs_tensor_t *tensor, void *to, size_t n_bytes)
 {
-    enter(device);
+    pretend_enter(device);
     KT_INT(driver.read_async(to, (CUdeviceptr)(uintptr_t)tensor->data, n_bytes, stream),
            CUDA_SUCCESS);
-    leave();
+    pretend_leave();
 }
 
 #define LOAD_BYTES ((size_t)256 << 20)
@@ -117,14 +117,14 @@ void pretend_hold(int device, CUstream stream, int on)
     if (driver.hold != NULL) {
         driver.hold(stream, on);
     } else if (on) {
-        enter(device);
+        pretend_enter(device);
         if (load == NULL) {
             KT_OK(kvs_device_alloc((kvs_device_t){KVS_DEVICE_CUDA, device}, LOAD_BYTES, &load));
         }
         for (int i = 0; i < 200; i++) { /* some 20 ms of work */
             (void)driver.fill_async((CUdeviceptr)(uintptr_t)load, 0, LOAD_BYTES, stream);
         }
-        leave();
+        pretend_leave();
     }
 }
 

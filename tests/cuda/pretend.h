@@ -12,14 +12,14 @@
 #include <kvstore/kvstore.h>
 
 typedef struct pretend_driver {
-    CUresult (*retain)(CUcontext *context, CUdevice device);
-    CUresult (*push)(CUcontext context);
-    CUresult (*pop)(CUcontext *context);
-    CUresult (*stream_create)(CUstream *stream, unsigned flags);
-    CUresult (*stream_synchronize)(CUstream stream);
-    CUresult (*copy_async)(CUdeviceptr dst, const void *src, size_t n_bytes, CUstream stream);
-    CUresult (*read_async)(void *dst, CUdeviceptr src, size_t n_bytes, CUstream stream);
-    CUresult (*fill_async)(CUdeviceptr data, unsigned char value, size_t n, CUstream stream);
+    __typeof__(&cuDevicePrimaryCtxRetain) retain;
+    __typeof__(&cuCtxPushCurrent) push;
+    __typeof__(&cuCtxPopCurrent) pop;
+    __typeof__(&cuStreamCreate) stream_create;
+    __typeof__(&cuStreamSynchronize) stream_synchronize;
+    __typeof__(&cuMemcpyHtoDAsync) copy_async;
+    __typeof__(&cuMemcpyDtoHAsync) read_async;
+    __typeof__(&cuMemsetD8Async) fill_async;
     /* NULL on real devices: */
     cuda_double_read_t read_counts;
     cuda_double_reset_t reset_counts;
@@ -37,6 +37,9 @@ int pretend_n_devices(void);
 /* Hold a stream back, or give it much to do; and let it go. */
 void pretend_hold(int device, CUstream stream, int on);
 
+/* Make the device's context current, and put back what was. */
+void pretend_enter(int device);
+void pretend_leave(void);
 /* A stream of the program on a device. */
 CUstream pretend_stream(int device);
 void pretend_sync(int device, CUstream stream);

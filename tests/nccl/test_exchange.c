@@ -9,17 +9,28 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-static nccl_double_counts_t read_counts(void)
+/* Whether it is the stand-in, which counts. */
+static int counts_calls(nccl_double_counts_t *ret_counts)
 {
     static nccl_double_read_t read;
-    nccl_double_counts_t counts;
+    const char *name = getenv("KVSTORE_NCCL_LIBRARY");
 
     if (read == NULL) {
-        void *library = dlopen(getenv("KVSTORE_NCCL_LIBRARY"), RTLD_NOW);
+        void *library = name != NULL ? dlopen(name, RTLD_NOW) : NULL;
 
         *(void **)&read = library != NULL ? dlsym(library, "nccl_double_read") : NULL;
     }
-    read(&counts);
+    if (read != NULL) {
+        read(ret_counts);
+    }
+    return read != NULL;
+}
+
+static nccl_double_counts_t read_counts(void)
+{
+    nccl_double_counts_t counts = {0};
+
+    (void)counts_calls(&counts);
     return counts;
 }
 
@@ -138,9 +149,11 @@ static void a_list_of_keys_is_one_group(void)
     before = read_counts();
     KT_OK(kvs_store_pushpull(pair.device, keys, N_KEYS, &values, NULL, NULL));
     after = read_counts();
-    KT_INT(after.groups - before.groups, 1);
-    KT_INT(after.collectives - before.collectives, N_KEYS);
-    KT_INT(after.lone, 0);
+    if (counts_calls(&after)) {
+        KT_INT(after.groups - before.groups, 1);
+        KT_INT(after.collectives - before.collectives, N_KEYS);
+        KT_INT(after.lone, 0);
+    }
     for (int i = 0; i < N_KEYS; i++) {
         kvs_arrays_t host = pretend_list(arrays[i].on_host, (size_t)n_devices);
 
@@ -158,7 +171,8 @@ static void communicators_are_kept_and_ended_with_the_last_store(void)
     int64_t n = 64;
     exact_pair_t first, second;
     exact_arrays_t values;
-    nccl_double_counts_t before = read_counts(), after;
+    nccl_double_counts_t before = {0}, after;
+    int n_comms = counts_calls(&before) ? pretend_n_devices() : 0; /* NCCL itself counts nothing */
 
     exact_open(&first, "nccl");
     exact_open(&second, "nccl");
@@ -170,11 +184,11 @@ static void communicators_are_kept_and_ended_with_the_last_store(void)
         exact_exchange(&second, 1, &values, NULL);
     }
     after = read_counts();
-    KT_INT(after.inits - before.inits, pretend_n_devices());
+    KT_INT(after.inits - before.inits, n_comms);
     exact_close(&first);
     KT_INT(read_counts().destroys, before.destroys);
     exact_close(&second);
-    KT_INT(read_counts().destroys - before.destroys, pretend_n_devices());
+    KT_INT(read_counts().destroys - before.destroys, n_comms);
     KT_INT(read_counts().aborts, before.aborts);
     exact_free(&values);
 }

@@ -23,6 +23,11 @@ static const char *const kernel_names[] = {
 #undef KERNEL_NAME
 };
 
+/* What every driver takes. */
+#define KERNEL_FITS(name, type) _Static_assert(sizeof(type) <= 4096, "the argument of " #name);
+CUDA_KERNEL_LIST(KERNEL_FITS)
+#undef KERNEL_FITS
+
 static CUkernel kernels[N_KERNELS]; /* fixed once loaded */
 
 static kvs_status_t load(const void *fatbin)
