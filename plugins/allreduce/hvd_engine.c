@@ -109,10 +109,20 @@ static kvs_status_t open_group(carrier_t *c, size_t n_extra)
                          &c->group);
 }
 
+static bool is_switched_off(const carrier_t *c)
+{
+    return hvd_job_settings(c->job)->shm == KVS_NET_SHM_OFF;
+}
+
 static kvs_status_t open_shm(carrier_t *c, const hvd_engine_options_t *options)
 {
     kvs_status_t status;
 
+    if (!all_here(c) && is_switched_off(c)) {
+        return kvs_fail(KVS_ERR_UNAVAILABLE,
+                        "engine shm: KVSTORE_SHM=0 keeps the workers from sharing memory; leave it "
+                        "out, or use the engine mpi, under mpirun");
+    }
     if (!all_here(c)) {
         return kvs_fail(KVS_ERR_UNAVAILABLE,
                         "engine shm: the job's workers don't share the memory of one host; use "
@@ -149,7 +159,10 @@ static kvs_status_t open_mpi(carrier_t *c, const hvd_engine_options_t *options)
     if (status == KVS_OK && !all_here(c) && kvs_net_node_shares_memory(c->node, self)) {
         status = open_group(c, 0);
     }
-    return status == KVS_OK ? hvd_mpi_open(c->node, c->group, has_failed, c, &c->mpi) : status;
+    return status == KVS_OK
+               ? hvd_mpi_open(c->node, c->group, hvd_job_settings(c->job)->rendezvous_ms,
+                              has_failed, c, &c->mpi)
+               : status;
 }
 
 /* Who has said which engine to use wants to see it. */
@@ -177,6 +190,9 @@ static kvs_status_t open_engine(carrier_t *c, const hvd_engine_options_t *option
                         options->engine);
     }
     status = is_mpi || (is_auto && !all_here(c)) ? open_mpi(c, options) : open_shm(c, options);
+    if (status == KVS_ERR_UNAVAILABLE && is_auto && is_switched_off(c)) {
+        status = kvs_fail_context(status, "KVSTORE_SHM=0 leaves the engine mpi only");
+    }
     if (status == KVS_OK) {
         tell_engine(c, !is_auto);
     }

@@ -24,7 +24,9 @@ struct hvd_mpi {
     ar_group_t *group; /* NULL: every worker is a host */
     hvd_mpi_comm_t comm;
     int rank, n_workers, n_hosts;
-    int32_t *host_of; /* by rank: the lowest worker of its host */
+    int32_t *host_of;      /* by rank: the lowest worker of its host */
+    int32_t own_host;      /* what this one says of its own */
+    int64_t rendezvous_ms; /* for what all workers do as they begin; negative: for ever */
     bool (*is_over)(void *arg);
     void *arg;
     /* of the exchange that runs */
@@ -59,16 +61,64 @@ static kvs_status_t make_room(hvd_mpi_t *mpi)
                : kvs_fail(KVS_ERR_NO_MEMORY, "no memory for the engine mpi");
 }
 
+static int64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static void nap(int64_t *ns)
+{
+    struct timespec pause = {0, *ns};
+
+    nanosleep(&pause, NULL);
+    *ns = *ns * 2 < MAX_NAP_NS ? *ns * 2 : MAX_NAP_NS;
+}
+
+/* Of something that all workers do, which has begun with `error`. Past the deadline it is under way still. */
+static kvs_status_t wait_for_workers(hvd_mpi_t *mpi, int error, hvd_mpi_request_t request,
+                                     const char *what)
+{
+    int64_t begun = now_ns(), pause = 1000;
+    kvs_status_t status = hvd_openmpi_check(mpi->mpi, error, what);
+    int done = 0;
+
+    while (status == KVS_OK && !done) {
+        status =
+            hvd_openmpi_check(mpi->mpi, mpi->mpi->Testall(1, &request, &done, NULL), "Testall");
+        if (status != KVS_OK || done) {
+            break;
+        }
+        nap(&pause);
+        if (mpi->is_over(mpi->arg)) {
+            status = kvs_fail(KVS_ERR_PEER, "the job has failed meanwhile");
+        } else if (mpi->rendezvous_ms >= 0 && now_ns() - begun > mpi->rendezvous_ms * 1000000) {
+            status =
+                kvs_fail(KVS_ERR_TIMEOUT,
+                         "engine mpi: MPI_%s has not ended within %.3g s: the other workers do "
+                         "not answer by MPI",
+                         what, (double)mpi->rendezvous_ms / 1000);
+        }
+    }
+    mpi->is_broken |= status != KVS_OK;
+    return status;
+}
+
 /* Every worker tells which is the lowest of its host; -1: it is another one for MPI. */
 static kvs_status_t find_hosts(hvd_mpi_t *mpi, bool is_right)
 {
     int32_t lowest = mpi->group == NULL ? mpi->rank : ar_group_peer(mpi->group, 0)->rank;
-    int32_t own = is_right ? lowest : -1;
-    kvs_status_t status =
-        hvd_openmpi_check(mpi->mpi,
-                          mpi->mpi->Allgather(&own, sizeof(own), mpi->mpi->byte, mpi->host_of,
-                                              sizeof(own), mpi->mpi->byte, mpi->comm),
-                          "Allgather");
+    hvd_mpi_request_t request = NULL;
+    int error;
+    kvs_status_t status;
+
+    mpi->own_host = is_right ? lowest : -1;
+    error =
+        mpi->mpi->Iallgather(&mpi->own_host, sizeof(mpi->own_host), mpi->mpi->byte, mpi->host_of,
+                             sizeof(mpi->own_host), mpi->mpi->byte, mpi->comm, &request);
+    status = wait_for_workers(mpi, error, request, "Iallgather");
 
     for (int rank = 0; rank < mpi->n_workers && status == KVS_OK; rank++) {
         mpi->n_hosts += mpi->host_of[rank] == rank;
@@ -101,8 +151,8 @@ static kvs_status_t check_world(hvd_mpi_t *mpi)
                           mpi->rank, mpi->n_workers, rank, n);
 }
 
-kvs_status_t hvd_mpi_open(kvs_net_node_t *node, ar_group_t *group, bool (*is_over)(void *arg),
-                          void *arg, hvd_mpi_t **ret_mpi)
+kvs_status_t hvd_mpi_open(kvs_net_node_t *node, ar_group_t *group, int64_t rendezvous_ms,
+                          bool (*is_over)(void *arg), void *arg, hvd_mpi_t **ret_mpi)
 {
     hvd_mpi_t *mpi = calloc(1, sizeof(*mpi));
     kvs_status_t status;
@@ -114,6 +164,7 @@ kvs_status_t hvd_mpi_open(kvs_net_node_t *node, ar_group_t *group, bool (*is_ove
     mpi->group = group;
     mpi->rank = kvs_net_node_rank(node);
     mpi->n_workers = kvs_net_node_count(node, KVS_NET_WORKER);
+    mpi->rendezvous_ms = rendezvous_ms;
     mpi->is_over = is_over;
     mpi->arg = arg;
     status = make_room(mpi);
@@ -121,8 +172,10 @@ kvs_status_t hvd_mpi_open(kvs_net_node_t *node, ar_group_t *group, bool (*is_ove
         status = hvd_openmpi_get(&mpi->mpi);
     }
     if (status == KVS_OK) {
-        status = hvd_openmpi_check(mpi->mpi, mpi->mpi->Comm_dup(mpi->mpi->world, &mpi->comm),
-                                   "Comm_dup");
+        hvd_mpi_request_t request = NULL;
+        int error = mpi->mpi->Comm_idup(mpi->mpi->world, &mpi->comm, &request);
+
+        status = wait_for_workers(mpi, error, request, "Comm_idup");
     }
     if (status == KVS_OK) {
         (void)mpi->mpi->Comm_set_errhandler(mpi->comm, mpi->mpi->errors_return);
@@ -189,22 +242,6 @@ static kvs_status_t receive(hvd_mpi_t *mpi, void *to, size_t n_bytes, int rank)
                              mpi->mpi->Irecv(to, (int)n_bytes, mpi->mpi->byte, rank, TAG, mpi->comm,
                                              &mpi->requests[mpi->n_requests++]),
                              "Irecv");
-}
-
-static int64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
-static void nap(int64_t *ns)
-{
-    struct timespec pause = {0, *ns};
-
-    nanosleep(&pause, NULL);
-    *ns = *ns * 2 < MAX_NAP_NS ? *ns * 2 : MAX_NAP_NS;
 }
 
 static kvs_status_t fail_stuck(hvd_mpi_t *mpi, int64_t timeout_ms)

@@ -29,10 +29,11 @@ enum {
     X(Error_string, (int, char *, int *))                                                          \
     X(Comm_rank, (hvd_mpi_comm_t, int *))                                                          \
     X(Comm_size, (hvd_mpi_comm_t, int *))                                                          \
-    X(Comm_dup, (hvd_mpi_comm_t, hvd_mpi_comm_t *))                                                \
+    X(Comm_idup, (hvd_mpi_comm_t, hvd_mpi_comm_t *, hvd_mpi_request_t *))                          \
     X(Comm_set_errhandler, (hvd_mpi_comm_t, void *))                                               \
     X(Comm_free, (hvd_mpi_comm_t *))                                                               \
-    X(Allgather, (const void *, int, hvd_mpi_type_t, void *, int, hvd_mpi_type_t, hvd_mpi_comm_t)) \
+    X(Iallgather, (const void *, int, hvd_mpi_type_t, void *, int, hvd_mpi_type_t, hvd_mpi_comm_t, \
+                   hvd_mpi_request_t *))                                                           \
     X(Isend, (const void *, int, hvd_mpi_type_t, int, int, hvd_mpi_comm_t, hvd_mpi_request_t *))   \
     X(Irecv, (void *, int, hvd_mpi_type_t, int, int, hvd_mpi_comm_t, hvd_mpi_request_t *))         \
     X(Testall, (int, hvd_mpi_request_t *, int *, void *))

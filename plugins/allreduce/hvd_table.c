@@ -12,6 +12,7 @@
 #include <string.h>
 
 #define N_BUCKETS   1024
+#define N_LAGS      256
 #define MAX_RUNNING 2                   /* exchanges under way in worker 0's process */
 #define SMALL_BYTES ((uint64_t)1 << 20) /* arrays up to here go together with others */
 #define MAX_FUSED   4096                /* items */
@@ -19,6 +20,7 @@
 
 typedef struct part {
     bool came;
+    bool is_past; /* it had joined when the exchange ended */
     uint64_t ticket;
     int64_t extra;
 } part_t;
@@ -39,6 +41,15 @@ typedef struct entry {
     part_t *parts; /* one a worker */
 } entry_t;
 
+/* Of a key: by how many exchanges each worker's own count is behind that of the others, because it had joined
+ * when they came about. */
+typedef struct lag {
+    struct lag *next;
+    hvd_ask_t key; /* as far as it says which key; its text is the lag's own */
+    char *text;
+    uint64_t behind[]; /* by rank */
+} lag_t;
+
 typedef struct store {
     struct store *next;
     uint32_t number;
@@ -46,7 +57,9 @@ typedef struct store {
     int64_t moved_ms; /* when something happened last; for who waits in join */
     bool *closed, *joined;
     uint64_t *join_tickets;
-    hvd_ask_t join; /* the first one's, for its times */
+    hvd_ask_t join;      /* the first one's, for its times */
+    lag_t *lags[N_LAGS]; /* by hash of the key; none once all have joined, as counts begin anew */
+    size_t n_lags;
 } store_t;
 
 struct hvd_table {
@@ -93,8 +106,23 @@ static void free_entry(entry_t *entry)
     free(entry);
 }
 
+static void forget_lags(store_t *store)
+{
+    for (int i = 0; i < N_LAGS; i++) {
+        while (store->lags[i] != NULL) {
+            lag_t *next = store->lags[i]->next;
+
+            free(store->lags[i]->text);
+            free(store->lags[i]);
+            store->lags[i] = next;
+        }
+    }
+    store->n_lags = 0;
+}
+
 static void free_store(store_t *store)
 {
+    forget_lags(store);
     free(store->closed);
     free(store->joined);
     free(store->join_tickets);
@@ -177,13 +205,68 @@ static uint64_t hash_of(const hvd_ask_t *ask)
     return hash ^ hash >> 32;
 }
 
-static bool is_same(const hvd_ask_t *a, const hvd_ask_t *b)
+static bool is_same_key(const hvd_ask_t *a, const hvd_ask_t *b)
 {
-    if (a->store != b->store || a->count != b->count || a->is_text != b->is_text) {
+    if (a->is_text != b->is_text) {
         return false;
     }
     return a->is_text ? a->n_text == b->n_text && memcmp(a->text, b->text, a->n_text) == 0
                       : a->number == b->number;
+}
+
+static bool is_same(const hvd_ask_t *a, const hvd_ask_t *b)
+{
+    return a->store == b->store && a->count == b->count && is_same_key(a, b);
+}
+
+/* Allgathers are counted by themselves: see count_gather in hvd_store.c. */
+static lag_t **find_lag(store_t *store, const hvd_ask_t *ask)
+{
+    hvd_ask_t key = *ask;
+    lag_t **link;
+
+    key.count = ask->what == HVD_GATHER;
+    link = &store->lags[hash_of(&key) % N_LAGS];
+    while (*link != NULL && !((*link)->key.count == key.count && is_same_key(&(*link)->key, ask))) {
+        link = &(*link)->next;
+    }
+    return link;
+}
+
+/* An exchange has ended without this worker, which has joined. Without memory it is out of step, should the
+ * join fail. */
+static void note_lag(const hvd_table_t *table, store_t *store, const hvd_ask_t *ask, int rank)
+{
+    size_t n = (size_t)table->n_workers;
+    lag_t **link = find_lag(store, ask), *lag = *link;
+
+    if (lag == NULL) {
+        lag = calloc(1, sizeof(*lag) + n * sizeof(lag->behind[0]));
+        if (lag == NULL || (ask->is_text && (lag->text = malloc(ask->n_text + 1)) == NULL)) {
+            free(lag);
+            return;
+        }
+        lag->key = (hvd_ask_t){.store = ask->store,
+                               .count = ask->what == HVD_GATHER,
+                               .is_text = ask->is_text,
+                               .number = ask->number,
+                               .text = lag->text,
+                               .n_text = ask->n_text};
+        if (ask->is_text) {
+            memcpy(lag->text, ask->text, ask->n_text);
+        }
+        *link = lag;
+        store->n_lags++;
+    }
+    lag->behind[rank]++;
+}
+
+/* The exchange that a worker means, as the others count. */
+static uint64_t count_of(store_t *store, const hvd_ask_t *ask, int rank)
+{
+    const lag_t *lag = store->n_lags == 0 ? NULL : *find_lag(store, ask);
+
+    return ask->count + (lag == NULL ? 0 : lag->behind[rank]);
 }
 
 static entry_t *find(hvd_table_t *table, const hvd_ask_t *ask, uint64_t hash)
@@ -330,7 +413,20 @@ static void send_no(hvd_table_t *table, int rank, uint64_t ticket, kvs_status_t 
     hvd_bytes_release(&bytes);
 }
 
-/* Everybody who has come is told; the others will be when they come. */
+/* The entry has ended: who has joined will not ask for it. */
+static void pass_joined(hvd_table_t *table, entry_t *entry)
+{
+    store_t *store = store_of(table, entry->first.store);
+
+    for (int rank = 0; store != NULL && rank < table->n_workers; rank++) {
+        if (store->joined[rank] && !entry->parts[rank].came && !entry->parts[rank].is_past) {
+            entry->parts[rank].is_past = true;
+            note_lag(table, store, &entry->first, rank);
+        }
+    }
+}
+
+/* Everybody who has come is told; the others will be when they come, but for those who have joined. */
 static void fail(hvd_table_t *table, entry_t *entry, kvs_status_t status, const text_t *why)
 {
     const char *text = why->at + why->n_key;
@@ -342,6 +438,7 @@ static void fail(hvd_table_t *table, entry_t *entry, kvs_status_t status, const 
             send_no(table, rank, entry->parts[rank].ticket, status, text);
         }
     }
+    pass_joined(table, entry);
 }
 
 /* A failed entry that everybody has been told of, or will never ask for, is forgotten. */
@@ -350,7 +447,7 @@ static void forget_if_told(hvd_table_t *table, entry_t *entry)
     const store_t *store = store_of(table, entry->first.store);
 
     for (int rank = 0; rank < table->n_workers; rank++) {
-        if (!entry->parts[rank].came && table->lost[rank] == NULL &&
+        if (!entry->parts[rank].came && !entry->parts[rank].is_past && table->lost[rank] == NULL &&
             (store == NULL || !store->closed[rank])) {
             return;
         }
@@ -602,6 +699,7 @@ static void settle(hvd_table_t *table, entry_t *entry, const store_t *store)
     }
     if (is_complete(table, entry, store)) {
         make_ready(table, entry);
+        pass_joined(table, entry);
     }
 }
 
@@ -630,6 +728,7 @@ static void end_join(hvd_table_t *table, store_t *store)
         store->joined[rank] = false;
     }
     store->n_joined = 0;
+    forget_lags(store);
 }
 
 /* Nobody can wait for all any more. */
@@ -677,6 +776,13 @@ static void join(hvd_table_t *table, store_t *store, int rank, const hvd_ask_t *
         return;
     }
     check_join(table, store);
+    for (entry_t *entry = table->oldest, *newer; entry != NULL; entry = newer) {
+        newer = entry->newer;
+        if (entry->first.store == store->number && entry->status != KVS_OK) {
+            pass_joined(table, entry);
+            forget_if_told(table, entry);
+        }
+    }
     settle_all(table, store);
 }
 
@@ -687,7 +793,7 @@ static void come(hvd_table_t *table, store_t *store, entry_t *entry, int rank, c
     text_t text = {.n = 0};
     kvs_status_t status;
 
-    entry->parts[rank] = (part_t){true, ask->ticket, ask->extra};
+    entry->parts[rank] = (part_t){.came = true, .ticket = ask->ticket, .extra = ask->extra};
     entry->n_came++;
     if (entry->status != KVS_OK) {
         send_no(table, rank, ask->ticket, entry->status,
@@ -705,10 +811,12 @@ static void come(hvd_table_t *table, store_t *store, entry_t *entry, int rank, c
     settle(table, entry, store);
 }
 
-void hvd_table_ask(hvd_table_t *table, int rank, const hvd_ask_t *ask, int64_t now_ms)
+void hvd_table_ask(hvd_table_t *table, int rank, const hvd_ask_t *asked, int64_t now_ms)
 {
-    store_t *store = store_of(table, ask->store);
-    uint64_t hash = hash_of(ask);
+    store_t *store = store_of(table, asked->store);
+    hvd_ask_t counted = *asked;
+    const hvd_ask_t *ask = &counted;
+    uint64_t hash;
     entry_t *entry;
 
     if (store == NULL) {
@@ -720,6 +828,8 @@ void hvd_table_ask(hvd_table_t *table, int rank, const hvd_ask_t *ask, int64_t n
         join(table, store, rank, ask);
         return;
     }
+    counted.count = count_of(store, asked, rank);
+    hash = hash_of(ask);
     entry = find(table, ask, hash);
     if (entry != NULL && entry->parts[rank].came) {
         send_no(table, rank, ask->ticket, KVS_ERR_INTERNAL,

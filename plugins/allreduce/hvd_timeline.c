@@ -35,8 +35,19 @@ kvs_status_t hvd_timeline_open(const char *path, int rank)
     }
     own_rank = rank;
     separator = "";
-    (void)fputs("[\n", file); /* what can't be written is missed when the file is closed */
+    (void)fputs("[\n", file); /* what can't be written is seen after the next event */
     return KVS_OK;
+}
+
+/* Whoever looks at the file is to know that it is not whole; exchanges go on. */
+static void end_if_broken(void)
+{
+    if (ferror(file)) {
+        kvs_log(KVS_LOG_WARN, "horovod", "the timeline ends here, as it can't be written: %s",
+                strerror(errno));
+        (void)fclose(file);
+        file = NULL;
+    }
 }
 
 void hvd_timeline_close(void)
@@ -86,6 +97,7 @@ void hvd_timeline_wait(const char *what, const kvs_key_entry_t *key, int64_t beg
     write_key(key);
     write_head(what, 'e', end);
     fprintf(file, ",\"cat\":\"wait\",\"id\":%" PRIu64 "}", n_waits);
+    end_if_broken();
 }
 
 void hvd_timeline_exchange(const kvs_key_entry_t *key, size_t n, int64_t begin, int64_t end)
@@ -96,4 +108,5 @@ void hvd_timeline_exchange(const kvs_key_entry_t *key, size_t n, int64_t begin, 
     write_head("exchange", 'X', begin);
     fprintf(file, ",\"dur\":%" PRId64 ",\"args\":{\"fused\":%zu,", end - begin, n);
     write_key(key);
+    end_if_broken();
 }

@@ -4,7 +4,10 @@
  * last is the odd one. */
 #include "crew.h"
 
+#include <kvstore/allreduce.h>
+
 #include <locale.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -214,6 +217,94 @@ static void only_pushpull_goes_on_without_who_has_joined(void)
     crew_close(&room);
 }
 
+/* Rank 0 joins, and the others exchange without it, in good order and not, but don't join in time. */
+static void a_join_that_times_out_leaves_all_in_step(void)
+{
+    crew_t room = crew_open(NULL, 0), crew = CREW_OPEN({"timeout", "1"});
+    kvs_key_t key = kvs_key_str("w");
+    float sum = 0, value[2] = {1, 1};
+    double real = 1;
+
+    crew_works(&crew, key);
+    if (crew.rank == 0) {
+        KT_FAIL(kvs_store_join(crew.store), KVS_ERR_TIMEOUT, "join: nothing heard for ");
+    } else {
+        KT_OK(crew_sum1(&crew, key, 1, &sum));
+        KT_REAL(sum, crew.n - 1);
+        if (crew.n > 2) {
+            KT_FAIL(crew.rank == 1 ? crew_sum(&crew, key, KVS_DTYPE_float64, 1, &real, NULL, NULL)
+                                   : crew_sum(&crew, key, KVS_DTYPE_float32, 2, value, NULL, NULL),
+                    KVS_ERR_DTYPE, "pushpull: key 'w': worker ");
+        }
+        KT_OK(crew_sum1(&crew, key, 2, &sum));
+        KT_REAL(sum, 2 * (crew.n - 1));
+        KT_OK(crew_sum1(&crew, kvs_key_str("v"), 3, &sum));
+    }
+    crew_meet(&room);
+    for (int i = 0; i < 3; i++) {
+        crew_works(&crew, key);
+        crew_works(&crew, kvs_key_str("v"));
+    }
+    KT_OK(kvs_store_join(crew.store));
+    crew_works(&crew, key);
+    crew_close(&crew);
+    crew_close(&room);
+}
+
+/* ---- Cancel --------------------------------------------------------------------------------------- */
+
+static void *wait_at_barrier(void *arg)
+{
+    KT_FAIL(kvs_store_barrier(((crew_t *)arg)->store), KVS_ERR_CANCELLED, "cancelled");
+    return NULL;
+}
+
+static void *wait_in_join(void *arg)
+{
+    KT_FAIL(kvs_store_join(((crew_t *)arg)->store), KVS_ERR_CANCELLED, "cancelled");
+    return NULL;
+}
+
+static void *wait_in_allgather(void *arg)
+{
+    crew_t *crew = arg;
+    float value = 1, out[8];
+    kvs_tensor_t from = KT_F32(&value, 1), to = KT_F32(out, crew->n);
+
+    KT_FAIL(kvs_allgather(crew->store, kvs_key_int(1), &from, &to), KVS_ERR_CANCELLED, "cancelled");
+    return NULL;
+}
+
+static void *wait_in_pushpull(void *arg)
+{
+    float sum = 0;
+
+    KT_FAIL(crew_sum1(arg, kvs_key_int(1), 1, &sum), KVS_ERR_CANCELLED, "cancelled");
+    return NULL;
+}
+
+static void cancel_wakes_who_waits_for_others(void)
+{
+    void *(*const waits[])(void *) = {wait_at_barrier, wait_in_join, wait_in_allgather,
+                                      wait_in_pushpull};
+    crew_t room = crew_open(NULL, 0);
+
+    for (int i = 0; i < 4; i++) {
+        crew_t crew = crew_open(NULL, 0);
+        pthread_t thread;
+
+        if (crew.rank == 0) {
+            KT_INT(pthread_create(&thread, NULL, waits[i], &crew), 0);
+            kvs_store_cancel(crew.store);
+            pthread_join(thread, NULL);
+        }
+        crew_meet(&room);
+        (void)kvs_store_close(crew.store);
+        crew_works(&room, kvs_key_int(i)); /* the other store is as it was */
+    }
+    crew_close(&room);
+}
+
 static double seconds(void)
 {
     struct timespec now;
@@ -282,6 +373,8 @@ static const kt_test_t tests[] = {
     KT_TEST(a_missing_barrier_is_named),
     KT_TEST(who_has_joined_has_no_part),
     KT_TEST(only_pushpull_goes_on_without_who_has_joined),
+    KT_TEST(a_join_that_times_out_leaves_all_in_step),
+    KT_TEST(cancel_wakes_who_waits_for_others),
     KT_TEST(keys_that_wait_for_their_turn_are_not_overdue),
     KT_TEST(half_a_second_is_one_in_any_locale),
 };

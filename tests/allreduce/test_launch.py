@@ -89,7 +89,14 @@ class Engines(unittest.TestCase):
         self.want_refusal('engine: "gloo" is none; accepted are auto, shm, mpi', KVSTORE_ENGINE="gloo")
 
     def test_no_shared_memory(self):
-        self.want_refusal("use the engine mpi, under mpirun", KVSTORE_ENGINE="shm", KVSTORE_SHM="0")
+        self.want_refusal("engine shm: KVSTORE_SHM=0 keeps the workers from sharing memory", KVSTORE_ENGINE="shm",
+                          KVSTORE_SHM="0")
+        self.want_refusal("KVSTORE_SHM=0 leaves the engine mpi only: engine mpi: no Open MPI", KVSTORE_SHM="0",
+                          KVSTORE_MPI_LIBRARY="/nonexistent/libmpi.so")
+
+    def test_an_mpi_in_which_nobody_answers(self):
+        self.want_refusal("engine mpi: MPI_Comm_idup has not ended within 1 s: the other workers do not answer",
+                          KVSTORE_ENGINE="mpi", KVSTORE_MPI_LIBRARY=os.environ["STUCK_MPI"], KVSTORE_RENDEZVOUS="1")
 
 
 class Timeline(unittest.TestCase):
@@ -115,6 +122,18 @@ class Timeline(unittest.TestCase):
                              KVSTORE_TIMELINE="/nonexistent/trace")
         self.assertNotEqual(status, 0)
         self.assertIn("timeline: /nonexistent/trace", output)
+
+
+    def test_a_disk_that_is_full_ends_the_timeline_and_nothing_else(self):
+        with tempfile.TemporaryDirectory() as directory:
+            os.symlink("/dev/full", directory + "/trace")
+            status, output = run(KVSTORE, "run", "-w", "2", "--backend", "horovod", "--", WORKS[0],
+                                 "small_and_big_keys_of_a_list", KVSTORE_TIMELINE=directory + "/trace")
+            self.assertEqual(status, 0, output)
+            self.assertIn("[worker 0] kvstore warn horovod: the timeline ends here, as it can't be written: "
+                          "No space left on device", output)
+            with open(directory + "/trace.1", encoding="utf-8") as file:
+                self.assertTrue(json.load(file))
 
 
 class Mpirun(unittest.TestCase):
