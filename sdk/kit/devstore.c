@@ -3,9 +3,11 @@
  * device has to do with go to the host store as they are. */
 #include "devstore.h"
 
+#include "devstore_rows.h"
 #include "hoststore_sparse.h"
 #include "hoststore_update.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -13,8 +15,8 @@ kvs_status_t kvs_dev_provider(const kvs_provider_t **ret_provider)
 {
     kvs_status_t status = kvs_provider_find(KVS_DEVICE_CUDA, ret_provider);
 
-    if (status == KVS_OK &&
-        ((*ret_provider)->size < sizeof(kvs_provider_t) || (*ret_provider)->steps == NULL)) {
+    if (status == KVS_OK && ((*ret_provider)->size < offsetof(kvs_provider_t, rows_sum) ||
+                             (*ret_provider)->steps == NULL)) {
         return kvs_fail(KVS_ERR_UNAVAILABLE,
                         "device provider '%s' has no queues; install a newer version",
                         (*ret_provider)->name);
@@ -100,8 +102,9 @@ static int goes_on_devices(const kvs_dev_task_t *task)
     const kvs_group_t *group = task->group;
     kvs_devstore_t *store = task->store;
 
-    if (group->key->row_sparse || kvs_sparse_has_rows(group->values, task->n_values) ||
-        kvs_sparse_has_rows(group->outs, task->n_outs)) {
+    if (!kvs_dev_has_rows(task->provider) &&
+        (group->key->row_sparse || kvs_sparse_has_rows(group->values, task->n_values) ||
+         kvs_sparse_has_rows(group->outs, task->n_outs))) {
         kvs_dev_tell(store, KVS_DEV_ROWS, "row-sparse arrays");
         return 0;
     }
@@ -370,11 +373,74 @@ static kvs_status_t row_sparse_pull(void *store, kvs_op_t *op)
     return status == KVS_OK ? kvs_hoststore_row_sparse_pull(store, op) : status;
 }
 
+/* The pulls of an operation whose rows come from devices, and its other groups. */
+typedef struct rowpulls {
+    kvs_dev_task_t *tasks;
+    kvs_dev_rowpull_t **pulls;
+    size_t n;
+    kvs_op_t left;
+} rowpulls_t;
+
+static kvs_status_t make_rowpulls(const kvs_op_t *op, rowpulls_t *rowpulls)
+{
+    *rowpulls = (rowpulls_t){.tasks = calloc(op->n_groups, sizeof(kvs_dev_task_t)),
+                             .pulls = calloc(op->n_groups, sizeof(kvs_dev_rowpull_t *)),
+                             .left = *op};
+    rowpulls->left.groups = calloc(op->n_groups, sizeof(kvs_group_t));
+    rowpulls->left.n_groups = 0;
+    return rowpulls->tasks != NULL && rowpulls->pulls != NULL && rowpulls->left.groups != NULL
+               ? KVS_OK
+               : kvs_fail(KVS_ERR_NO_MEMORY, "no memory for %zu keys", op->n_groups);
+}
+
+static void release_rowpulls(rowpulls_t *rowpulls)
+{
+    for (size_t i = 0; i < rowpulls->n; i++) {
+        kvs_dev_rowpull_close(rowpulls->pulls[i]);
+    }
+    free(rowpulls->tasks);
+    free(rowpulls->pulls);
+    free(rowpulls->left.groups);
+}
+
+/* Read all ids, then write all outs, those of the host first, whose ids are read by the host store. */
+static kvs_status_t pull_rows(kvs_devstore_t *store, const kvs_op_t *op)
+{
+    rowpulls_t rowpulls;
+    kvs_status_t status = make_rowpulls(op, &rowpulls);
+
+    for (size_t g = 0; g < op->n_groups && status == KVS_OK; g++) {
+        kvs_dev_task_t *task = &rowpulls.tasks[rowpulls.n];
+
+        status = task_of(store, &op->groups[g], KVS_DEV_WRITES, task);
+        if (status == KVS_OK && goes_on_devices(task)) {
+            status = kvs_dev_rowpull_open(task, &rowpulls.pulls[rowpulls.n++]);
+        } else {
+            rowpulls.left.groups[rowpulls.left.n_groups++] = op->groups[g];
+        }
+    }
+    if (status == KVS_OK && rowpulls.left.n_groups > 0) {
+        status = go_home(store, &rowpulls.left, KVS_DEV_WRITES, row_sparse_pull);
+    }
+    for (size_t i = 0; i < rowpulls.n && status == KVS_OK; i++) {
+        status = kvs_dev_rowpull_run(rowpulls.pulls[i]);
+    }
+    release_rowpulls(&rowpulls);
+    return status;
+}
+
 kvs_status_t kvs_devstore_row_sparse_pull(void *store, kvs_op_t *op)
 {
-    kvs_status_t status = is_for_host(op) ? kvs_hoststore_row_sparse_pull(store, op)
-                                          : go_home(store, op, KVS_DEV_WRITES, row_sparse_pull);
+    kvs_status_t status;
 
+    if (is_for_host(op)) {
+        status = kvs_hoststore_row_sparse_pull(store, op);
+    } else if ((op->flags & KVS_OP_SHARED) != 0) {
+        kvs_dev_tell(store, KVS_DEV_OTHER, "a call whose arrays share memory");
+        status = go_home(store, op, KVS_DEV_WRITES, row_sparse_pull);
+    } else {
+        status = pull_rows(store, op);
+    }
     drop_marks(store, op);
     return status;
 }

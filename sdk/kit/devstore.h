@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* devstore.h - the device store from the inside: devstore.c (life, settings, the choice of a way),
- * devstore_home.c (where a key's weight is), devstore_run.c (work on devices), devstore_stage.c (through
- * host memory), devstore_marks.c (streams of the program).
+ * devstore_home.c (where a key's weight is), devstore_run.c (work on devices), devstore_rows.c and
+ * devstore_rowpull.c (row-sparse arrays there), devstore_stage.c (through host memory), devstore_marks.c
+ * (streams of the program).
  *
  * A part of a key is touched by the queue of its device only, in order; so no events belong to keys. */
 #ifndef KVS_KIT_DEVSTORE_H
@@ -17,7 +18,7 @@
 #define KVS_DEV_MAX_ARRAYS 256    /* values and outs of a group that go the devices' way */
 #define KVS_DEV_WAIT_MS    600000 /* the longest that a device is waited for */
 
-/* A part of a dense key: elements [begin, begin + n). */
+/* A part of a key, whose weight is dense: elements [begin, begin + n), which may begin within a row. */
 typedef struct kvs_dev_part {
     kvs_device_t device;
     kvs_queue_t *queue;
@@ -110,6 +111,12 @@ kvs_status_t kvs_dev_run_open(kvs_dev_task_t *task, kvs_dev_run_t **ret_run);
 void kvs_dev_run_work(kvs_dev_run_t *const *runs, size_t n);
 /* Send what is still to be sent, let the streams wait, wait for what must be waited for, and free. */
 kvs_status_t kvs_dev_run_close(kvs_dev_run_t *run);
+
+/* Whether kernels of the part's device touch the array. */
+int kvs_dev_reaches(const kvs_dev_task_t *task, const kvs_dev_part_t *part,
+                    const kvs_tensor_t *tensor);
+/* All is queued: let the streams wait for the part, and wait for what must be waited for. */
+kvs_status_t kvs_dev_end_part(const kvs_dev_task_t *task, const kvs_dev_part_t *part);
 
 /* Whether the store's collective sums the task: all arrays are on devices, on enough of them. */
 int kvs_dev_collects(const kvs_dev_task_t *task);

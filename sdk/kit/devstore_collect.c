@@ -65,7 +65,7 @@ int kvs_dev_collects(const kvs_dev_task_t *task)
     for (size_t i = 0; i < n_arrays(task); i++) {
         size_t j = 0;
 
-        if (array_at(task, i)->device.type != KVS_DEVICE_CUDA) {
+        if (array_at(task, i)->device.type != KVS_DEVICE_CUDA || array_at(task, i)->rows != NULL) {
             return 0;
         }
         while (j < i && array_at(task, j)->device.id != array_at(task, i)->device.id) {

@@ -7,6 +7,9 @@
  * are the host's. */
 #include "devstore.h"
 
+#include "devstore_rows.h"
+#include "hoststore_sparse.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +31,8 @@ typedef struct lane {
 
 typedef struct kvs_dev_run {
     kvs_dev_task_t *task;
-    lane_t *lanes; /* one a part */
+    lane_t *lanes;        /* one a part */
+    kvs_dev_rows_t *rows; /* NULL: values are dense */
     kvs_status_t status;
     char text[512]; /* of a failure */
 } run_t;
@@ -66,6 +70,7 @@ static void close_run(run_t *run)
             provider_of(run)->free(lane->part->device, lane->scratch[j], lane->scratch_bytes[j]);
         }
     }
+    kvs_dev_rows_close(run->rows);
     free(run->lanes);
     free(run);
 }
@@ -99,12 +104,18 @@ static kvs_status_t open_run(run_t *run, kvs_dev_task_t *task)
 
 /* ---- What is reached --------------------------------------------------------------------------------- */
 
-static int reaches(const run_t *run, const lane_t *lane, const kvs_tensor_t *tensor)
+int kvs_dev_reaches(const kvs_dev_task_t *task, const kvs_dev_part_t *part,
+                    const kvs_tensor_t *tensor)
 {
     return tensor->device.type == KVS_DEVICE_CUDA_MANAGED ||
            (tensor->device.type == KVS_DEVICE_CUDA &&
-            (tensor->device.id == lane->part->device.id ||
-             provider_of(run)->reaches(lane->part->device.id, tensor->device.id) != 0));
+            (tensor->device.id == part->device.id ||
+             task->provider->reaches(part->device.id, tensor->device.id) != 0));
+}
+
+static int reaches(const run_t *run, const lane_t *lane, const kvs_tensor_t *tensor)
+{
+    return kvs_dev_reaches(run->task, lane->part, tensor);
 }
 
 static void *piece_of(const lane_t *lane, const kvs_tensor_t *tensor)
@@ -117,10 +128,10 @@ static int has_dtype(const run_t *run, const kvs_tensor_t *out)
     return kvs_dtype_index(out->dtype) == run->task->dtype;
 }
 
-/* Where both are, the kernel writes the out. */
+/* Where all are, the kernel writes the out. */
 static int is_written(const run_t *run, const lane_t *lane, const kvs_tensor_t *out)
 {
-    return has_dtype(run, out) && reaches(run, lane, out);
+    return out->rows == NULL && has_dtype(run, out) && reaches(run, lane, out);
 }
 
 /* ---- First round: what comes in ----------------------------------------------------------------------- */
@@ -142,12 +153,62 @@ static kvs_status_t bring_value(const run_t *run, lane_t *lane, const kvs_tensor
     return status;
 }
 
+static kvs_step_item_t step_of(const run_t *run, const lane_t *lane)
+{
+    const kvs_dev_task_t *task = run->task;
+    const kvs_devstore_group_t *issued = task->group->state;
+    const kvs_dev_part_t *part = lane->part;
+
+    return (kvs_step_item_t){.size = (uint32_t)sizeof(kvs_step_item_t),
+                             .dtype = task->dtype,
+                             .kind = task->store->host.opt->kind,
+                             .scalars = issued->host.update.scalars,
+                             .n = part->n,
+                             .src = lane->src,
+                             .n_src = lane->n_src,
+                             .dst = lane->dst,
+                             .n_dst = lane->n_dst,
+                             .weight = part->weight,
+                             .master = part->master,
+                             .states = part->states,
+                             .row_elems = kvs_dev_row_elems(task)};
+}
+
+static int changes_rows(const run_t *run)
+{
+    const kvs_devstore_group_t *issued = run->task->group->state;
+
+    return run->rows != NULL && (run->task->store->host.opt == NULL || issued->host.update.lazy);
+}
+
+/* Change the weight by what row-sparse values say; or, for an optimizer that is to see every row, let the
+ * dense form be the lane's only value. */
+static kvs_status_t take_rows(const run_t *run, lane_t *lane)
+{
+    kvs_status_t status;
+    void *gradient = NULL;
+
+    if (run->task->store->host.opt == NULL) {
+        return kvs_dev_rows_replace(run->rows, lane->part);
+    }
+    if (changes_rows(run)) {
+        kvs_step_item_t item = step_of(run, lane);
+
+        return kvs_dev_rows_step(run->rows, lane->part, &item);
+    }
+    status = kvs_dev_rows_gradient(run->rows, lane->part, &gradient);
+    if (status == KVS_OK) {
+        lane->src[lane->n_src++] = gradient;
+    }
+    return status;
+}
+
 static kvs_status_t bring(const run_t *run, lane_t *lane)
 {
     const kvs_group_t *group = run->task->group;
     kvs_status_t status = kvs_dev_marks_wait(provider_of(run), group, lane->part->queue);
 
-    for (size_t i = 0; i < run->task->n_values && status == KVS_OK; i++) {
+    for (size_t i = 0; i < run->task->n_values && run->rows == NULL && status == KVS_OK; i++) {
         status = bring_value(run, lane, &group->values[i]);
     }
     for (size_t i = 0; i < run->task->n_outs; i++) {
@@ -158,7 +219,7 @@ static kvs_status_t bring(const run_t *run, lane_t *lane)
     if (status == KVS_OK && run->task->n_values > 0 && run->task->store->host.opt != NULL) {
         status = kvs_dev_begin_step(run->task, lane->part);
     }
-    return status;
+    return status == KVS_OK && run->rows != NULL ? take_rows(run, lane) : status;
 }
 
 /* ---- Compression --------------------------------------------------------------------------------------- */
@@ -232,27 +293,6 @@ static kvs_status_t pack(const run_t *run, lane_t *lane)
 
 /* ---- Second round: the kernel --------------------------------------------------------------------------- */
 
-static kvs_step_item_t step_of(const run_t *run, const lane_t *lane)
-{
-    const kvs_dev_task_t *task = run->task;
-    const kvs_devstore_group_t *issued = task->group->state;
-    const kvs_dev_part_t *part = lane->part;
-
-    return (kvs_step_item_t){.size = (uint32_t)sizeof(kvs_step_item_t),
-                             .dtype = task->dtype,
-                             .kind = task->store->host.opt->kind,
-                             .scalars = issued->host.update.scalars,
-                             .n = part->n,
-                             .src = lane->src,
-                             .n_src = lane->n_src,
-                             .dst = lane->dst,
-                             .n_dst = lane->n_dst,
-                             .weight = part->weight,
-                             .master = part->master,
-                             .states = part->states,
-                             .row_elems = kvs_dev_row_elems(task)};
-}
-
 static kvs_status_t step(const run_t *run, const lane_t *lane)
 {
     kvs_step_item_t item = step_of(run, lane);
@@ -262,10 +302,10 @@ static kvs_status_t step(const run_t *run, const lane_t *lane)
 
 static int is_step(const run_t *run)
 {
-    return run->task->n_values > 0 && run->task->store->host.opt != NULL;
+    return run->task->n_values > 0 && run->task->store->host.opt != NULL && !changes_rows(run);
 }
 
-/* The sum, or without values the weight, to the weight and the outs. */
+/* The sum to the weight and the outs; or, where the weight is what it is to be, that to the outs. */
 static kvs_sum_item_t sum_of(const lane_t *lane)
 {
     kvs_sum_item_t item = {lane->part->n, lane->src, lane->n_src, lane->dst, lane->n_dst};
@@ -382,7 +422,7 @@ static kvs_status_t send_out(const run_t *run, lane_t *lane, const kvs_tensor_t 
     kvs_status_t status = KVS_OK;
     void *data = part->weight;
 
-    if (is_written(run, lane, out)) {
+    if (out->rows != NULL || is_written(run, lane, out)) {
         return KVS_OK;
     }
     if (reaches(run, lane, out)) {
@@ -420,16 +460,16 @@ static int must_wait(const kvs_dev_task_t *task)
 }
 
 /* Copies from and to pageable memory are over when they return. */
-static kvs_status_t finish(const run_t *run, const lane_t *lane)
+kvs_status_t kvs_dev_end_part(const kvs_dev_task_t *task, const kvs_dev_part_t *part)
 {
     kvs_mark_t mark;
-    kvs_status_t status = provider_of(run)->mark(lane->part->queue, &mark);
+    kvs_status_t status = task->provider->mark(part->queue, &mark);
 
     if (status == KVS_OK) {
-        status = kvs_dev_marks_release(provider_of(run), run->task->group, &mark);
+        status = kvs_dev_marks_release(task->provider, task->group, &mark);
     }
-    if (status == KVS_OK && must_wait(run->task)) {
-        status = provider_of(run)->host_wait(&mark, KVS_DEV_WAIT_MS);
+    if (status == KVS_OK && must_wait(task)) {
+        status = task->provider->host_wait(&mark, KVS_DEV_WAIT_MS);
     }
     return status;
 }
@@ -460,7 +500,7 @@ static kvs_status_t send(const run_t *run, lane_t *lane)
 
 static kvs_status_t end_lane(const run_t *run, lane_t *lane)
 {
-    return finish(run, lane);
+    return kvs_dev_end_part(run->task, lane->part);
 }
 
 /* Between the first round and the second: packed values, and norms. */
@@ -485,6 +525,63 @@ static kvs_status_t prepare(const run_t *run)
     return status;
 }
 
+static int has_row_outs(const run_t *run)
+{
+    return kvs_sparse_has_rows(run->task->group->outs, run->task->n_outs);
+}
+
+/* Row-sparse outs have room for what will certainly come. */
+static kvs_status_t check_room(const run_t *run)
+{
+    const kvs_dev_task_t *task = run->task;
+    kvs_status_t status = has_row_outs(run) ? kvs_dev_rows_settle(task) : KVS_OK;
+
+    if (status != KVS_OK || !has_row_outs(run)) {
+        return status;
+    }
+    return task->n_values > 0
+               ? kvs_sparse_check_push_room(&task->store->host, task->group)
+               : kvs_sparse_check_room(task->group->key, task->group->outs, task->n_outs);
+}
+
+/* An out may be one of the values: rows are elsewhere in it, and with another part, after the sum. */
+static kvs_status_t await_other_lanes(const run_t *run)
+{
+    size_t n = run->task->key->n_parts;
+    kvs_status_t status = KVS_OK;
+
+    for (size_t i = 0; n > 1 && i < n && status == KVS_OK; i++) {
+        kvs_mark_t mark;
+
+        status = provider_of(run)->mark(run->lanes[i].part->queue, &mark);
+        for (size_t j = 0; j < n && status == KVS_OK; j++) {
+            if (j != i) {
+                status = provider_of(run)->wait(run->lanes[j].part->queue, &mark);
+            }
+        }
+    }
+    return status;
+}
+
+/* The first round. */
+static kvs_status_t bring_all(run_t *run)
+{
+    const kvs_dev_task_t *task = run->task;
+    kvs_status_t status = check_room(run);
+
+    if (status == KVS_OK && kvs_sparse_has_rows(task->group->values, task->n_values)) {
+        status = kvs_dev_rows_open(task, &run->rows);
+    }
+    if (status == KVS_OK) {
+        status = for_lanes(run, bring);
+    }
+    if (status == KVS_OK && run->rows != NULL) {
+        kvs_dev_rows_note(run->rows);
+        status = task->n_outs > 0 ? await_other_lanes(run) : KVS_OK;
+    }
+    return status;
+}
+
 static void fail_run(run_t *run, kvs_status_t status)
 {
     if (status != KVS_OK && run->status == KVS_OK) {
@@ -504,7 +601,7 @@ kvs_status_t kvs_dev_run_open(kvs_dev_task_t *task, kvs_dev_run_t **ret_run)
         status = kvs_dev_reserve_residuals(task, task->n_values);
     }
     if (status == KVS_OK) {
-        status = for_lanes(run, bring);
+        status = bring_all(run);
     }
     if (status == KVS_OK && task->n_values > 0) {
         status = prepare(run);
@@ -525,6 +622,9 @@ kvs_status_t kvs_dev_run_close(kvs_dev_run_t *run)
 
     if (run->status == KVS_OK) {
         fail_run(run, for_lanes(run, send));
+    }
+    if (run->status == KVS_OK && has_row_outs(run)) {
+        fail_run(run, kvs_dev_rows_send(run->task));
     }
     if (run->status == KVS_OK) {
         fail_run(run, for_lanes(run, end_lane));

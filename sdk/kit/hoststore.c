@@ -4,6 +4,7 @@
  * Moving numbers is hoststore_exchange.c's part. Settings change while no operation runs, which the
  * core sees to; keys come and go while others are in use, so their list has a lock. */
 #include "hoststore_sparse.h"
+#include "hoststore_update.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -153,7 +154,8 @@ kvs_status_t kvs_hoststore_issue(void *store, kvs_op_t *op)
     kvs_status_t status = check_compressible(host, op);
 
     for (size_t i = 0; i < op->n_groups && status == KVS_OK && op->verb == KVS_VERB_PUSHPULL; i++) {
-        status = kvs_sparse_check_push_room(NULL, &op->groups[i]);
+        status =
+            kvs_update_named(kvs_sparse_check_push_room(NULL, &op->groups[i]), op->groups[i].key);
     }
     if (status != KVS_OK) {
         return status;

@@ -99,7 +99,7 @@ static kvs_status_t exchange_sparse(const kvs_hoststore_t *host, const kvs_group
         status = exchange_dense(host, group, n_values, NULL, 0);
     }
     if (status == KVS_OK) {
-        status = kvs_sparse_check_room(group->key, outs, n_outs);
+        status = kvs_update_named(kvs_sparse_check_room(group->key, outs, n_outs), group->key);
     }
     for (size_t i = 0; i < n_outs && status == KVS_OK; i++) {
         status = outs[i].rows != NULL ? kvs_sparse_pull(group->key, &outs[i])
@@ -130,7 +130,10 @@ static kvs_status_t exchange_shared(const kvs_hoststore_t *host, const kvs_op_t 
         }
     }
     for (size_t i = 0; i < op->n_groups && (what & WRITE_OUTS) && status == KVS_OK; i++) {
-        status = kvs_sparse_check_room(op->groups[i].key, op->groups[i].outs, op->groups[i].n_outs);
+        const kvs_group_t *group = &op->groups[i];
+
+        status = kvs_update_named(kvs_sparse_check_room(group->key, group->outs, group->n_outs),
+                                  group->key);
     }
     for (size_t i = 0; i < n_places && status == KVS_OK; i++) {
         const kvs_group_t *group = &op->groups[places[i].group];
@@ -148,7 +151,8 @@ static kvs_status_t exchange_op(const kvs_hoststore_t *host, const kvs_op_t *op,
     kvs_status_t status = KVS_OK;
 
     for (size_t i = 0; i < op->n_groups && what == (READ_VALUES | WRITE_OUTS); i++) {
-        status = kvs_sparse_check_push_room(host, &op->groups[i]);
+        status =
+            kvs_update_named(kvs_sparse_check_push_room(host, &op->groups[i]), op->groups[i].key);
         if (status != KVS_OK) {
             return status;
         }

@@ -40,7 +40,8 @@ static kvs_status_t check_issued_out(const kvs_group_t *group, size_t out)
     }
     status = read_ids(group, index, &list);
     if (status == KVS_OK && capacity < list.n) {
-        status = kvs_sparse_fail_room(group->key, out, &group->outs[out], list.n);
+        status =
+            kvs_update_name_key(kvs_sparse_fail_room(out, &group->outs[out], list.n), group->key);
     }
     free(list.ids);
     return status;

@@ -310,12 +310,10 @@ kvs_status_t kvs_sparse_push(const kvs_hoststore_t *host, const kvs_group_t *gro
     return status;
 }
 
-kvs_status_t kvs_sparse_fail_room(const kvs_key_entry_t *entry, size_t index,
-                                  const kvs_tensor_t *out, int64_t n)
+kvs_status_t kvs_sparse_fail_room(size_t index, const kvs_tensor_t *out, int64_t n)
 {
-    (void)kvs_fail(KVS_ERR_ARGUMENT, "out %zu has room for %lld rows, but gets %lld", index,
-                   (long long)out->rows->capacity, (long long)n);
-    return kvs_update_name_key(KVS_ERR_ARGUMENT, entry);
+    return kvs_fail(KVS_ERR_ARGUMENT, "out %zu has room for %lld rows, but gets %lld", index,
+                    (long long)out->rows->capacity, (long long)n);
 }
 
 void kvs_sparse_write_out(const kvs_key_entry_t *entry, int64_t n, const int64_t *ids,
@@ -344,7 +342,7 @@ kvs_status_t kvs_sparse_check_room(const kvs_key_entry_t *entry, const kvs_tenso
     n = kvs_rowset_count(key->rows, n_words_of(entry));
     for (size_t i = 0; i < n_outs; i++) {
         if (outs[i].rows != NULL && outs[i].rows->capacity < n) {
-            return kvs_sparse_fail_room(entry, i, &outs[i], n);
+            return kvs_sparse_fail_room(i, &outs[i], n);
         }
     }
     return KVS_OK;
@@ -401,13 +399,12 @@ kvs_status_t kvs_sparse_check_push_room(const kvs_hoststore_t *host, const kvs_g
     }
     status = kvs_row_union_make(group->values, group->n_values, &rows);
     if (status != KVS_OK) {
-        return kvs_update_name_key(status, group->key);
+        return status;
     }
     n += stays ? n_new_rows(key->rows, &rows) : rows.n_rows;
     kvs_row_union_release(&rows);
-    return group->outs[out].rows->capacity < n
-               ? kvs_sparse_fail_room(group->key, out, &group->outs[out], n)
-               : KVS_OK;
+    return group->outs[out].rows->capacity < n ? kvs_sparse_fail_room(out, &group->outs[out], n)
+                                               : KVS_OK;
 }
 
 kvs_status_t kvs_sparse_pull(const kvs_key_entry_t *entry, const kvs_tensor_t *out)

@@ -17,7 +17,7 @@ kvs_status_t kvs_sparse_push(const kvs_hoststore_t *host, const kvs_group_t *gro
 
 /* Of a pushpull, before its push: the row-sparse outs have room for the rows that will certainly come: those
  * pushed, and with `host`, when what was issued before has been done, those that an update leaves. An
- * updater may make more. */
+ * updater may make more. The error does not name the key, nor do those of the next one. */
 kvs_status_t kvs_sparse_check_push_room(const kvs_hoststore_t *host, const kvs_group_t *group);
 
 /* Write the rows that a row-sparse key has into a row-sparse out. ERR_ARGUMENT: it has not room
@@ -29,9 +29,8 @@ kvs_status_t kvs_sparse_pull(const kvs_key_entry_t *key, const kvs_tensor_t *out
 /* Write rows `ids` of the stored value into the out, which has room for them. */
 void kvs_sparse_write_out(const kvs_key_entry_t *key, int64_t n, const int64_t *ids,
                           const kvs_tensor_t *out);
-/* Out `index` has no room for n rows. */
-kvs_status_t kvs_sparse_fail_room(const kvs_key_entry_t *key, size_t index, const kvs_tensor_t *out,
-                                  int64_t n);
+/* Out `index` has no room for n rows; the key is not named. */
+kvs_status_t kvs_sparse_fail_room(size_t index, const kvs_tensor_t *out, int64_t n);
 
 static inline int kvs_sparse_has_rows(const kvs_tensor_t *tensors, size_t n)
 {

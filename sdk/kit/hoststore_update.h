@@ -8,6 +8,10 @@
 
 /* Put the key in front of this thread's text. */
 kvs_status_t kvs_update_name_key(kvs_status_t status, const kvs_key_entry_t *key);
+static inline kvs_status_t kvs_update_named(kvs_status_t status, const kvs_key_entry_t *key)
+{
+    return status == KVS_OK ? KVS_OK : kvs_update_name_key(status, key);
+}
 
 /* Make the key's merge buffer, if it has none. */
 kvs_status_t kvs_update_make_merge(const kvs_key_entry_t *key);

@@ -3,6 +3,7 @@
 #include "cuda_device.h"
 #include "cuda_launch.h"
 #include "cuda_memory.h"
+#include "cuda_rows.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -246,6 +247,13 @@ static const kvs_provider_t cuda_provider = {
     .enter = cuda_enter_queue,
     .leave = cuda_leave_queue,
     .norms = cuda_norms,
+    .rows_sum = cuda_rows_sum,
+    .rows_put = cuda_rows_put,
+    .rows_gather = cuda_rows_gather,
+    .rows_step = cuda_rows_step,
+    .rows_mark = cuda_rows_mark,
+    .rows_find = cuda_rows_find,
+    .rows_list = cuda_rows_list,
 };
 
 static const kvs_provider_t *const cuda_providers[] = {&cuda_provider};

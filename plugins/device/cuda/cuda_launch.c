@@ -3,19 +3,12 @@
 #include "cuda_launch.h"
 
 #include "cuda_memory.h"
-#include "kernels.h"
 
 #include <string.h>
 
 /* Written by bin2c from what nvcc made of the .cu files. */
-extern const unsigned char cuda_fatbin_sum[], cuda_fatbin_step[], cuda_fatbin_pack[];
-
-enum {
-#define KERNEL_ENUM(name, type) KERNEL_##name,
-    CUDA_KERNEL_LIST(KERNEL_ENUM)
-#undef KERNEL_ENUM
-        N_KERNELS
-};
+extern const unsigned char cuda_fatbin_sum[], cuda_fatbin_step[], cuda_fatbin_pack[],
+    cuda_fatbin_rows[];
 
 static const char *const kernel_names[] = {
 #define KERNEL_NAME(name, type) "kvs_" #name,
@@ -28,7 +21,7 @@ static const char *const kernel_names[] = {
 CUDA_KERNEL_LIST(KERNEL_FITS)
 #undef KERNEL_FITS
 
-static CUkernel kernels[N_KERNELS]; /* fixed once loaded */
+static CUkernel kernels[CUDA_N_KERNELS]; /* fixed once loaded */
 
 static kvs_status_t load(const void *fatbin)
 {
@@ -38,7 +31,7 @@ static kvs_status_t load(const void *fatbin)
     if (result != CUDA_SUCCESS) {
         return cuda_fail(result, "cuLibraryLoadData of the plugin's kernels");
     }
-    for (int i = 0; i < N_KERNELS; i++) {
+    for (int i = 0; i < CUDA_N_KERNELS; i++) {
         CUkernel kernel;
 
         if (cuda(cuLibraryGetKernel)(&kernel, library, kernel_names[i]) == CUDA_SUCCESS) {
@@ -54,7 +47,8 @@ kvs_status_t cuda_launch_load(void)
 
     status = status == KVS_OK ? load(cuda_fatbin_step) : status;
     status = status == KVS_OK ? load(cuda_fatbin_pack) : status;
-    for (int i = 0; i < N_KERNELS && status == KVS_OK; i++) {
+    status = status == KVS_OK ? load(cuda_fatbin_rows) : status;
+    for (int i = 0; i < CUDA_N_KERNELS && status == KVS_OK; i++) {
         if (kernels[i] == NULL) {
             status = kvs_fail(KVS_ERR_UNAVAILABLE, "the driver finds no kernel %s in the plugin",
                               kernel_names[i]);
@@ -63,7 +57,7 @@ kvs_status_t cuda_launch_load(void)
     return status;
 }
 
-static kvs_status_t launch(cuda_device_t *device, int kernel, int64_t n_blocks, void *args)
+kvs_status_t cuda_launch(cuda_device_t *device, int kernel, int64_t n_blocks, void *args)
 {
     void *params[] = {args};
     kvs_status_t status;
@@ -85,11 +79,6 @@ static kvs_status_t launch(cuda_device_t *device, int kernel, int64_t n_blocks, 
         status = cuda_check(device, result, kernel_names[kernel]);
     }
     return status;
-}
-
-static int64_t n_chunks(int64_t n, int64_t chunk)
-{
-    return (n + chunk - 1) / chunk;
 }
 
 /* ---- Sums ----------------------------------------------------------------------------------------- */
@@ -137,7 +126,7 @@ static size_t fill_sums(cuda_sum_args_t *args, int64_t chunk, const kvs_sum_item
             continue;
         }
         if (n_arrays + item->n_src + item->n_dst > CUDA_MAX_ARRAYS ||
-            n_blocks + n_chunks(item->n, chunk) > INT32_MAX) {
+            n_blocks + cuda_n_chunks(item->n, chunk) > INT32_MAX) {
             break;
         }
         args->items[args->n_items++] = (cuda_sum_item_t){.n = item->n,
@@ -147,7 +136,7 @@ static size_t fill_sums(cuda_sum_args_t *args, int64_t chunk, const kvs_sum_item
                                                          .n_dst = (uint32_t)item->n_dst};
         copy_pointers(args->arrays + n_arrays, item->src, item->n_src, item->dst, item->n_dst);
         n_arrays += item->n_src + item->n_dst;
-        n_blocks += n_chunks(item->n, chunk);
+        n_blocks += cuda_n_chunks(item->n, chunk);
     }
     *ret_n_blocks = n_blocks;
     return i;
@@ -169,7 +158,7 @@ kvs_status_t cuda_sums(kvs_queue_t *queue, int dtype, const kvs_sum_item_t *item
     while (n_items > 0 && status == KVS_OK) {
         size_t n = fill_sums(&args, CUDA_CHUNK_BYTES / elem_bytes, items, n_items, &n_blocks);
 
-        status = launch(device, kernel, n_blocks, &args);
+        status = cuda_launch(device, kernel, n_blocks, &args);
         items += n;
         n_items -= n;
     }
@@ -187,7 +176,8 @@ kvs_status_t cuda_convert(kvs_queue_t *queue, int64_t n, int src_dtype, const vo
     if (src_dtype == dst_dtype) {
         return cuda_sums(queue, src_dtype, &(kvs_sum_item_t){n, &src, 1, &dst, 1}, 1);
     }
-    return launch(cuda_device_of_queue(queue), KERNEL_cast, n_chunks(n, CUDA_CHUNK), &args);
+    return cuda_launch(cuda_device_of_queue(queue), KERNEL_cast, cuda_n_chunks(n, CUDA_CHUNK),
+                       &args);
 }
 
 kvs_status_t cuda_find_non_finite(kvs_queue_t *queue, int dtype, int64_t n, const void *src,
@@ -195,7 +185,8 @@ kvs_status_t cuda_find_non_finite(kvs_queue_t *queue, int dtype, int64_t n, cons
 {
     cuda_finite_args_t args = {.n = n, .dtype = dtype, .src = src, .add = add, .flag = flag};
 
-    return launch(cuda_device_of_queue(queue), KERNEL_finite, n_chunks(n, CUDA_CHUNK), &args);
+    return cuda_launch(cuda_device_of_queue(queue), KERNEL_finite, cuda_n_chunks(n, CUDA_CHUNK),
+                       &args);
 }
 
 /* ---- Optimizers ------------------------------------------------------------------------------------- */
@@ -283,10 +274,20 @@ static void fill_step(cuda_step_item_t *to, const kvs_step_item_t *item)
     memcpy(to->scalars, item->scalars, sizeof(to->scalars));
 }
 
+kvs_status_t cuda_fill_step(const kvs_step_item_t *item, cuda_step_item_t *ret_item)
+{
+    kvs_status_t status = check_step(item);
+
+    if (status == KVS_OK) {
+        fill_step(ret_item, item);
+    }
+    return status;
+}
+
 static int64_t n_step_blocks(const kvs_step_item_t *item, int by_rows)
 {
-    return by_rows ? n_chunks(item->n / item->row_elems, CUDA_BLOCK)
-                   : n_chunks(item->n, CUDA_CHUNK);
+    return by_rows ? cuda_n_chunks(item->n / item->row_elems, CUDA_BLOCK)
+                   : cuda_n_chunks(item->n, CUDA_CHUNK);
 }
 
 /* As many items as one launch takes; gives how many. */
@@ -331,7 +332,7 @@ static kvs_status_t launch_steps(kvs_queue_t *queue, const kvs_step_item_t *item
     while (n_items > 0 && status == KVS_OK) {
         size_t n = fill_steps(&args, by_rows, items, n_items, &n_blocks);
 
-        status = launch(cuda_device_of_queue(queue), kernel, n_blocks, &args);
+        status = cuda_launch(cuda_device_of_queue(queue), kernel, n_blocks, &args);
         items += n;
         n_items -= n;
     }
@@ -402,7 +403,8 @@ kvs_status_t cuda_norms(kvs_queue_t *queue, const kvs_step_item_t *item, uint32_
                               .weight = item->weight,
                               .master = item->master,
                               .states = {item->states[0], item->states[1]}};
-    int64_t n_units = n_chunks(item->n, args.unit), units = KVS_OPTIMIZER_SUM_BLOCK / args.unit;
+    int64_t n_units = cuda_n_chunks(item->n, args.unit),
+            units = KVS_OPTIMIZER_SUM_BLOCK / args.unit;
     size_t n_bytes = (size_t)n_units * CUDA_NORM_TERMS * CUDA_NORM_LANES * sizeof(double);
 
     if (args.rule < 0 || item->kind->n_sums != CUDA_NORM_TERMS) {
@@ -422,11 +424,12 @@ kvs_status_t cuda_norms(kvs_queue_t *queue, const kvs_step_item_t *item, uint32_
 
     args.grad = item->src[0];
     memcpy(args.scalars, item->scalars, sizeof(args.scalars));
-    status = launch(device, norms_kernel(item->dtype),
-                    n_chunks(n_units * CUDA_NORM_LANES, CUDA_BLOCK), &args);
+    status = cuda_launch(device, norms_kernel(item->dtype),
+                         cuda_n_chunks(n_units * CUDA_NORM_LANES, CUDA_BLOCK), &args);
     if (status == KVS_OK) {
-        status = launch(device, KERNEL_norms_add,
-                        n_chunks(n_chunks(n_units, units) * CUDA_NORM_TERMS, CUDA_BLOCK), &add);
+        status = cuda_launch(
+            device, KERNEL_norms_add,
+            cuda_n_chunks(cuda_n_chunks(n_units, units) * CUDA_NORM_TERMS, CUDA_BLOCK), &add);
     }
     cuda_free(where, args.lanes, n_bytes);
     return status;
@@ -450,7 +453,7 @@ static kvs_status_t no_packing(const kvs_compressor_t *kind)
 
 static int64_t n_word_blocks(int bits, int64_t n)
 {
-    return n_chunks(n_chunks(n, 32 / bits), CUDA_BLOCK);
+    return cuda_n_chunks(cuda_n_chunks(n, 32 / bits), CUDA_BLOCK);
 }
 
 kvs_status_t cuda_pack(kvs_queue_t *queue, const kvs_pack_item_t *item)
@@ -466,8 +469,8 @@ kvs_status_t cuda_pack(kvs_queue_t *queue, const kvs_pack_item_t *item)
         return no_packing(item->kind);
     }
     args.threshold = item->n > 0 ? item->params[0] : 0;
-    return launch(cuda_device_of_queue(queue), KERNEL_pack, n_word_blocks(args.bits, item->n),
-                  &args);
+    return cuda_launch(cuda_device_of_queue(queue), KERNEL_pack, n_word_blocks(args.bits, item->n),
+                       &args);
 }
 
 kvs_status_t cuda_unpack(kvs_queue_t *queue, const kvs_compressor_t *kind, const float *params,
@@ -483,5 +486,6 @@ kvs_status_t cuda_unpack(kvs_queue_t *queue, const kvs_compressor_t *kind, const
     }
     args.threshold = params[0];
     memcpy(args.packed, src, n_src * sizeof(*src));
-    return launch(cuda_device_of_queue(queue), KERNEL_unpack, n_word_blocks(args.bits, n), &args);
+    return cuda_launch(cuda_device_of_queue(queue), KERNEL_unpack, n_word_blocks(args.bits, n),
+                       &args);
 }

@@ -145,6 +145,93 @@ typedef struct cuda_unpack_args {
     const uint32_t *packed[CUDA_MAX_ARRAYS];
 } cuda_unpack_args_t;
 
+/* Rows of an array by id, of which the device has elements [begin, begin + n). `lanes` threads, a power of
+ * two, have a row, or blocks of CUDA_BLOCK threads that have a chunk of it each: `pieces` of them. */
+typedef struct cuda_rows_map {
+    int64_t row_elems;
+    int64_t n_rows;
+    const int64_t *ids;
+    int64_t begin;
+    int64_t n;
+    int64_t pieces;
+    uint32_t lanes;
+    uint32_t reserved;
+} cuda_rows_map_t;
+
+/* Rows as of kvs_rows_item_t, which go to `range` by id, or one after the other to `sums`. */
+typedef struct cuda_rows_args {
+    cuda_rows_map_t map;
+    const int64_t *first;
+    const void *const *sources;
+    const void *packed;
+    void *sums;
+    void *range;
+    uint32_t add; /* to what is in the range */
+    uint32_t reserved;
+} cuda_rows_args_t;
+
+#define CUDA_MAX_GATHERED 64 /* destinations */
+
+typedef struct cuda_gather_args {
+    cuda_rows_map_t map;
+    int32_t src_dtype;
+    int32_t dst_dtype;
+    const void *range;
+    uint32_t n_dst;
+    uint32_t elem_bytes; /* of the source */
+    void *dst[CUDA_MAX_GATHERED];
+} cuda_gather_args_t;
+
+/* A step of the rows alone, by the gradients of each; what the item says of sources and destinations does
+ * not count. Kernels lazyrows_… as rows_… */
+typedef struct cuda_lazy_args {
+    cuda_rows_map_t map;
+    const void *grad;
+    cuda_step_item_t item;
+} cuda_lazy_args_t;
+
+typedef struct cuda_mark_args {
+    int64_t n;
+    int64_t n_rows;
+    const void *ids;
+    uint8_t *flags;
+    int64_t *outside;
+    int32_t dtype;
+    int32_t reserved;
+} cuda_mark_args_t;
+
+typedef struct cuda_find_args {
+    int64_t row_elems;
+    int64_t begin;
+    int64_t n;
+    const void *range;
+    uint8_t *flags;
+    uint32_t elem_bytes;
+    uint32_t reserved;
+} cuda_find_args_t;
+
+/* How many flags are set, by levels: of each CUDA_GROUP flags, then of each CUDA_GROUP numbers of the level
+ * before, up to one number. */
+#define CUDA_GROUP      64
+#define CUDA_MAX_LEVELS 11
+
+typedef struct cuda_count_args {
+    int64_t n;            /* of what is counted */
+    const uint8_t *flags; /* NULL: `counts` are */
+    const int64_t *counts;
+    int64_t *sums;
+} cuda_count_args_t;
+
+typedef struct cuda_list_args {
+    int64_t n_rows;
+    const uint8_t *flags;
+    const int64_t *levels[CUDA_MAX_LEVELS];
+    int64_t *ids;
+    int64_t *n;
+    uint32_t n_levels;
+    uint32_t reserved;
+} cuda_list_args_t;
+
 /* X(kernel, argument) */
 #define CUDA_KERNEL_LIST(X)                                                                        \
     X(sum_u8, cuda_sum_args_t)                                                                     \
@@ -170,7 +257,27 @@ typedef struct cuda_unpack_args {
     X(norms_bf16, cuda_norms_args_t)                                                               \
     X(norms_add, cuda_norms_add_args_t)                                                            \
     X(pack, cuda_pack_args_t)                                                                      \
-    X(unpack, cuda_unpack_args_t)
+    X(unpack, cuda_unpack_args_t)                                                                  \
+    X(union_u8, cuda_rows_args_t)                                                                  \
+    X(union_u32, cuda_rows_args_t)                                                                 \
+    X(union_u64, cuda_rows_args_t)                                                                 \
+    X(union_f16, cuda_rows_args_t)                                                                 \
+    X(union_bf16, cuda_rows_args_t)                                                                \
+    X(union_f32, cuda_rows_args_t)                                                                 \
+    X(union_f64, cuda_rows_args_t)                                                                 \
+    X(gather, cuda_gather_args_t)                                                                  \
+    X(lazy_f32, cuda_lazy_args_t)                                                                  \
+    X(lazy_f64, cuda_lazy_args_t)                                                                  \
+    X(lazy_f16, cuda_lazy_args_t)                                                                  \
+    X(lazy_bf16, cuda_lazy_args_t)                                                                 \
+    X(lazyrows_f32, cuda_lazy_args_t)                                                              \
+    X(lazyrows_f64, cuda_lazy_args_t)                                                              \
+    X(lazyrows_f16, cuda_lazy_args_t)                                                              \
+    X(lazyrows_bf16, cuda_lazy_args_t)                                                             \
+    X(mark, cuda_mark_args_t)                                                                      \
+    X(find, cuda_find_args_t)                                                                      \
+    X(count, cuda_count_args_t)                                                                    \
+    X(list, cuda_list_args_t)
 
 /* X(rule, the optimizer's name, mask of the states it must have, and of those it looks at): the
  * arithmetic of one element, in the headers of sdk/optimizers. */

@@ -2,7 +2,7 @@
 /* step.cu - optimizers: the sum of the gradients, the step, and the new weight to every array that wants
  * it, in one pass over memory. The arithmetic of an element is that of sdk/optimizers, whose headers C
  * compilers and nvcc both take; what rule it is, all threads know, so that choosing costs little. */
-#include "device_code.h"
+#include "row_code.h"
 
 #include "real64.h"
 
@@ -139,14 +139,14 @@ DEVICE double sum_of_lanes(const double *lanes)
 
 #define DEFINE_STEP(name, elem, type, suffix, widen, narrow)                                       \
     /* The sum of the gradients as the CPU keeps it: in the array's own type. */                   \
-    DEVICE type name##_grad(const cuda_step_item_t *item, void *const *arrays, int64_t i)          \
+    DEVICE type name##_grad(void *const *arrays, uint32_t n_src, int64_t i)                        \
     {                                                                                              \
         type total = widen(((const elem *)arrays[0])[i]);                                          \
                                                                                                    \
-        for (uint32_t j = 1; j < item->n_src; j++) {                                               \
+        for (uint32_t j = 1; j < n_src; j++) {                                                     \
             total += widen(((const elem *)arrays[j])[i]);                                          \
         }                                                                                          \
-        return item->n_src > 1 ? widen((elem)narrow(total)) : total;                               \
+        return n_src > 1 ? widen((elem)narrow(total)) : total;                                     \
     }                                                                                              \
     DEVICE int name##_is_exact(const cuda_step_item_t *item)                                       \
     {                                                                                              \
@@ -167,8 +167,8 @@ DEVICE double sum_of_lanes(const double *lanes)
             ((elem *)item->states[k])[at] = (elem)narrow(value);                                   \
         }                                                                                          \
     }                                                                                              \
-    DEVICE void name##_element(const cuda_step_item_t *item, void *const *arrays, int64_t i,       \
-                               const type *s)                                                      \
+    DEVICE void name##_element(const cuda_step_item_t *item, void *const *arrays, uint32_t n_src,  \
+                               int64_t i, const type *s)                                           \
     {                                                                                              \
         type weight =                                                                              \
             item->master != 0 ? (type)item->master[i] : widen(((const elem *)item->weight)[i]);    \
@@ -177,8 +177,8 @@ DEVICE double sum_of_lanes(const double *lanes)
         for (int k = 0; k < 3; k++) {                                                              \
             state[k] = item->states[k] == 0 ? 0 : name##_state(item, k, i);                        \
         }                                                                                          \
-        step_one_##suffix(item->rule, name##_grad(item, arrays, i), &weight, &state[0], &state[1], \
-                          &state[2], s);                                                           \
+        step_one_##suffix(item->rule, name##_grad(arrays, n_src, i), &weight, &state[0],           \
+                          &state[1], &state[2], s);                                                \
         for (int k = 0; k < 3; k++) {                                                              \
             if (item->states[k] != 0 && item->row_elems == 0) {                                    \
                 name##_set_state(item, k, i, state[k]);                                            \
@@ -189,7 +189,7 @@ DEVICE double sum_of_lanes(const double *lanes)
         }                                                                                          \
         ((elem *)item->weight)[i] = (elem)narrow(weight);                                          \
         for (uint32_t j = 0; j < item->n_dst; j++) {                                               \
-            ((elem *)arrays[item->n_src + j])[i] = (elem)narrow(weight);                           \
+            ((elem *)arrays[n_src + j])[i] = (elem)narrow(weight);                                 \
         }                                                                                          \
     }                                                                                              \
     KERNEL(name, cuda_step_args_t)                                                                 \
@@ -203,7 +203,7 @@ DEVICE double sum_of_lanes(const double *lanes)
             s[k] = (type)item->scalars[k];                                                         \
         }                                                                                          \
         for (int64_t i = begin + thread_index(); i < end; i += CUDA_BLOCK) {                       \
-            name##_element(item, args->arrays + item->first_array, i, s);                          \
+            name##_element(item, args->arrays + item->first_array, item->n_src, i, s);             \
         }                                                                                          \
     }
 
@@ -217,44 +217,100 @@ DEFINE_STEP(step_bf16, uint16_t, float, f32, kvs_bf16_to_f32, kvs_f32_to_bf16)
 /* The mean of a row's squares goes to its history, in the host's order: lanes as of norms, and of half
  * types a piece of `unit` elements after the other. */
 #define DEFINE_ROWS(name, step, type, suffix, unit)                                                \
-    DEVICE type name##_piece(const cuda_step_item_t *item, void *const *arrays, int64_t begin,     \
-                             int64_t end, const type *s)                                           \
+    DEVICE type name##_piece(const cuda_step_item_t *item, void *const *arrays, uint32_t n_src,    \
+                             int64_t begin, int64_t end, const type *s)                            \
     {                                                                                              \
         double lanes[CUDA_NORM_LANES] = {0};                                                       \
                                                                                                    \
         for (int64_t i = begin; i < end; i++) {                                                    \
             type term;                                                                             \
                                                                                                    \
-            group_squares_##suffix(step##_grad(item, arrays, i), s, &term);                        \
+            group_squares_##suffix(step##_grad(arrays, n_src, i), s, &term);                       \
             lanes[(i - begin) % CUDA_NORM_LANES] += (double)term * (double)term;                   \
         }                                                                                          \
         return (type)(sum_of_lanes(lanes) / (double)item->row_elems);                              \
     }                                                                                              \
-    KERNEL(name, cuda_step_args_t)                                                                 \
+    DEVICE void name##_row(const cuda_step_item_t *item, void *const *arrays, uint32_t n_src,      \
+                           int64_t row)                                                            \
     {                                                                                              \
-        const cuda_step_item_t *item = item_of_block(args);                                        \
-        int64_t row = (int64_t)(block_index() - item->first_block) * CUDA_BLOCK + thread_index();  \
         int64_t begin = row * item->row_elems, end = begin + item->row_elems;                      \
         type history, s[16];                                                                       \
                                                                                                    \
-        if (begin >= item->n) {                                                                    \
-            return;                                                                                \
-        }                                                                                          \
         for (int k = 0; k < 16; k++) {                                                             \
             s[k] = (type)item->scalars[k];                                                         \
         }                                                                                          \
         history = step##_state(item, 0, begin);                                                    \
         for (int64_t i = begin; i < end; i += (unit)) {                                            \
-            history += name##_piece(item, args->arrays + item->first_array, i,                     \
-                                    end - i < (unit) ? end : i + (unit), s);                       \
+            history +=                                                                             \
+                name##_piece(item, arrays, n_src, i, end - i < (unit) ? end : i + (unit), s);      \
         }                                                                                          \
         step##_set_state(item, 0, row, history);                                                   \
+    }                                                                                              \
+    KERNEL(name, cuda_step_args_t)                                                                 \
+    {                                                                                              \
+        const cuda_step_item_t *item = item_of_block(args);                                        \
+        int64_t row = (int64_t)(block_index() - item->first_block) * CUDA_BLOCK + thread_index();  \
+                                                                                                   \
+        if (row < item->n / item->row_elems) {                                                     \
+            name##_row(item, args->arrays + item->first_array, item->n_src, row);                  \
+        }                                                                                          \
     }
 
 DEFINE_ROWS(rows_f32, step_f32, float, f32, item->row_elems)
 DEFINE_ROWS(rows_f64, step_f64, double, f64, item->row_elems)
 DEFINE_ROWS(rows_f16, step_f16, float, f32, CUDA_HALF_UNIT)
 DEFINE_ROWS(rows_bf16, step_bf16, float, f32, CUDA_HALF_UNIT)
+
+/* ---- Rows that a sparse gradient lists ------------------------------------------------------------------ */
+
+/* Where the gradient of the whole range would begin for element i of the range to be that of the span's row. */
+DEVICE void *lazy_grad(const cuda_lazy_args_t *args, const row_span_t *span, uint32_t elem_bytes)
+{
+    return shifted(args->grad, span->row * args->map.row_elems - span->at, elem_bytes);
+}
+
+#define DEFINE_LAZY(name, step, elem, type)                                                        \
+    KERNEL(name, cuda_lazy_args_t)                                                                 \
+    {                                                                                              \
+        row_span_t span;                                                                           \
+        type s[16];                                                                                \
+                                                                                                   \
+        if (!span_of_thread(&args->map, 1, &span)) {                                               \
+            return;                                                                                \
+        }                                                                                          \
+        void *const grad[1] = {lazy_grad(args, &span, sizeof(elem))};                              \
+                                                                                                   \
+        for (int k = 0; k < 16; k++) {                                                             \
+            s[k] = (type)args->item.scalars[k];                                                    \
+        }                                                                                          \
+        for (int64_t i = span.from + span.lane; i < span.to; i += args->map.lanes) {               \
+            step##_element(&args->item, grad, 1, span.at + i, s);                                  \
+        }                                                                                          \
+    }
+
+DEFINE_LAZY(lazy_f32, step_f32, float, float)
+DEFINE_LAZY(lazy_f64, step_f64, double, double)
+DEFINE_LAZY(lazy_f16, step_f16, uint16_t, float)
+DEFINE_LAZY(lazy_bf16, step_bf16, uint16_t, float)
+
+/* A thread has a row. */
+#define DEFINE_LAZYROWS(name, rows, elem, type)                                                    \
+    KERNEL(name, cuda_lazy_args_t)                                                                 \
+    {                                                                                              \
+        row_span_t span;                                                                           \
+                                                                                                   \
+        if (!span_of_thread(&args->map, 1, &span)) {                                               \
+            return;                                                                                \
+        }                                                                                          \
+        void *const grad[1] = {lazy_grad(args, &span, sizeof(elem))};                              \
+                                                                                                   \
+        rows##_row(&args->item, grad, 1, span.at / args->map.row_elems);                           \
+    }
+
+DEFINE_LAZYROWS(lazyrows_f32, rows_f32, float, float)
+DEFINE_LAZYROWS(lazyrows_f64, rows_f64, double, double)
+DEFINE_LAZYROWS(lazyrows_f16, rows_f16, uint16_t, float)
+DEFINE_LAZYROWS(lazyrows_bf16, rows_bf16, uint16_t, float)
 
 /* ---- Norms ------------------------------------------------------------------------------------------ */
 

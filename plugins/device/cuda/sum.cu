@@ -5,9 +5,7 @@
  *
  * Sources are added in list order, half types in float32 with one rounding, so that the bits are the
  * CPU's. A destination may be a source: a thread reads all of an element before it writes it. */
-#include "device_code.h"
-
-#include <kvstore/kvstore.h>
+#include "convert_code.h"
 
 /* The item that a block works on: items are few, and all threads of a block take the same way. */
 DEVICE const cuda_sum_item_t *item_of_block(const cuda_sum_args_t *args)
@@ -115,51 +113,13 @@ DEFINE_SUM(sum_f64, double, double, SAME, SAME)
 
 /* ---- Conversions -------------------------------------------------------------------------------- */
 
-DEVICE float load_f32(int dtype, const void *src, int64_t i)
-{
-    switch (dtype) {
-    case KVS_DTYPE_float16:
-        return widen_f16(((const uint16_t *)src)[i]);
-    case KVS_DTYPE_bfloat16:
-        return kvs_bf16_to_f32(((const uint16_t *)src)[i]);
-    default:
-        return ((const float *)src)[i];
-    }
-}
-
-DEVICE void store_f32(int dtype, float value, void *dst, int64_t i)
-{
-    switch (dtype) {
-    case KVS_DTYPE_float16:
-        ((uint16_t *)dst)[i] = narrow_f16(value);
-        break;
-    case KVS_DTYPE_bfloat16:
-        ((uint16_t *)dst)[i] = kvs_f32_to_bf16(value);
-        break;
-    case KVS_DTYPE_float64:
-        ((double *)dst)[i] = value;
-        break;
-    default:
-        ((float *)dst)[i] = value;
-    }
-}
-
 KERNEL(cast, cuda_cast_args_t)
 {
     int64_t begin = (int64_t)block_index() * CUDA_CHUNK;
     int64_t end = chunk_end(begin, CUDA_CHUNK, args->n);
 
     for (int64_t i = begin + thread_index(); i < end; i += CUDA_BLOCK) {
-        if (args->src_dtype != KVS_DTYPE_float64) {
-            store_f32(args->dst_dtype, load_f32(args->src_dtype, args->src, i), args->dst, i);
-        } else {
-            double value = ((const double *)args->src)[i];
-
-            store_f32(args->dst_dtype,
-                      args->dst_dtype == KVS_DTYPE_float32 ? (float)value
-                                                           : kvs_f64_to_f32_odd(value),
-                      args->dst, i);
-        }
+        convert_one(args->src_dtype, args->src, args->dst_dtype, args->dst, i);
     }
 }
 

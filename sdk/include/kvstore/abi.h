@@ -311,6 +311,22 @@ typedef struct kvs_step_item {
     int64_t row_elems;   /* of a kind with states per row, which the step changes first; else 0 */
 } kvs_step_item_t;
 
+/* Rows of an array, by id, and what goes there: row i is the sum, in order and rounded once to the dtype,
+ * of `sources` [first[i], first[i + 1]), the addresses of rows; without `first` it is the i-th of `packed`,
+ * and without that it is zeros. All lies where the queue's device reaches it. Calls that are given a range of
+ * the array, elements [begin, begin + n), touch what of the rows lies in it. */
+typedef struct kvs_rows_item {
+    uint32_t size;
+    int32_t dtype;
+    int64_t row_elems;
+    int64_t n_rows;
+    const int64_t *ids; /* ascending, each once */
+    const int64_t *first;
+    const void *const *sources;
+    const void *packed;
+    int64_t begin, n;
+} kvs_rows_item_t;
+
 /* Compression by `kind` of n float32. */
 typedef struct kvs_pack_item {
     uint32_t size;
@@ -397,6 +413,34 @@ typedef struct kvs_provider {
                           double *ret_sums);
     /* Steps of different arrays of one dtype and kind. Few items may be one launch. */
     kvs_status_t (*steps)(kvs_queue_t *queue, const kvs_step_item_t *items, size_t n_items);
+
+    /* Rows. All members are there or all are NULL: whoever calls them then goes through host memory. */
+
+    /* Write the rows one after the other, each as a whole. */
+    kvs_status_t (*rows_sum)(kvs_queue_t *queue, const kvs_rows_item_t *item, void *sums);
+    /* Write them to their places in `range`, or, with `add`, add them to what is there, which is rounded once
+     * more. */
+    kvs_status_t (*rows_put)(kvs_queue_t *queue, const kvs_rows_item_t *item, int add, void *range);
+    /* Copy from `range` to each of n_dst arrays of rows, one after the other, of another floating dtype or the
+     * same: what goes there does not count. */
+    kvs_status_t (*rows_gather)(kvs_queue_t *queue, const kvs_rows_item_t *item, const void *range,
+                                int to_dtype, void *const *dst, size_t n_dst);
+    /* The step of an optimizer that changes only these rows: `packed` are their gradients, the step's arrays
+     * but sources and destinations the range. */
+    kvs_status_t (*rows_step)(kvs_queue_t *queue, const kvs_rows_item_t *item,
+                              const kvs_step_item_t *step);
+    /* Set flags[id] to 1 for each id of an integer array, and *outside (an int64_t) for those outside
+     * [0, n_rows). */
+    kvs_status_t (*rows_mark)(kvs_queue_t *queue, int dtype, int64_t n, const void *ids,
+                              int64_t n_rows, uint8_t *flags, int64_t *outside);
+    /* Set flags[id] to 1 for each row of the array that has a byte other than zero in `range`; the item's
+     * rows do not count. */
+    kvs_status_t (*rows_find)(kvs_queue_t *queue, const kvs_rows_item_t *item, const void *range,
+                              uint8_t *flags);
+    /* Write the ids whose flags are 1, others being 0, ascending, and how many. `flags` are aligned to 64
+     * bytes. */
+    kvs_status_t (*rows_list)(kvs_queue_t *queue, int64_t n_rows, const uint8_t *flags,
+                              int64_t *ret_ids, int64_t *ret_n);
 } kvs_provider_t;
 
 /* ---- Backends -------------------------------------------------------------------------------- */

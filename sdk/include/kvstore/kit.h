@@ -175,9 +175,9 @@ kvs_status_t kvs_hoststore_load_optimizer_states(void *store, const char *path);
 /* ---- The device store -------------------------------------------------------------------------- */
 
 /* A host store whose arrays may lie on devices that have queues (kvs_provider_t.queue): sums, optimizers
- * and compression run where arrays lie, a dense key's weight lives there from its first push from a
- * device on, cut over the devices that push if it is big, and what a provider lacks goes through host
- * memory, with one log line. Outs and values of a stream are used in its order, and nothing waits for
+ * and compression run where arrays lie, a key's weight lives there from its first push from a device on, cut
+ * over the devices that push if it is big, and what a provider lacks goes through host memory, with one
+ * log line. Outs and values of a stream are used in its order, and nothing waits for
  * the device then; without a stream an operation ends when it is done with the array. As of the host
  * store, functions are members of kvs_backend_ops_t. */
 struct kvs_collective;
