@@ -110,6 +110,59 @@ static void a_full_device_is_an_error_and_the_key_is_as_before(void)
     KT_OK(kvs_store_close(store));
 }
 
+/* 1000 rows of 250 are 1,000,000 bytes on the device; a gradient that lists 600 of them, and its sum, are too much
+ * beside them, where somebody else has the rest. */
+static void a_device_that_is_full_of_rows_is_an_error_and_the_key_is_as_before(void)
+{
+    static const int64_t shape[] = {1000, 250};
+    const int64_t n_listed = 600 * shape[1], n_hog = 300000;
+    float *numbers = calloc((size_t)n_listed, sizeof(*numbers));
+    int64_t ids[600];
+    kvs_rows_t rows = {ids, 600, 600};
+    kvs_store_t *store = NULL;
+
+    for (int64_t i = 0; i < 600; i++) {
+        ids[i] = i;
+        numbers[i * shape[1] + 1] = 1;
+    }
+    kvs_tensor_t value = pretend_array(0, KVS_DTYPE_float32, &n_listed, numbers, 0);
+    kvs_tensor_t here = kt_tensor(numbers, KVS_DTYPE_float32, shape, 2), out = here;
+    kvs_tensor_t row_id = kt_tensor(&ids[7], KVS_DTYPE_int64, (const int64_t[]){1}, 1);
+    kvs_optimizer_spec_t spec = KVS_OPTIMIZER_INIT;
+    kvs_rows_t got = {&(int64_t){0}, 0, 1};
+
+    value.ndim = 2;
+    value.shape = shape;
+    value.rows = here.rows = &rows;
+    out.rows = &got;
+    kvs_tensor_t twice[] = {value, value};
+    kvs_arrays_t list = pretend_list(&value, 1), both = pretend_list(twice, 2),
+                 outs = pretend_list(&out, 1), row_ids = pretend_list(&row_id, 1);
+
+    spec.name = "adagrad"; /* which changes listed rows only */
+    KT_OK(kvs_store_create("device", NULL, 0, &store));
+    KT_OK(kvs_store_init(store, &key, 1, &list, NULL));
+    KT_OK(kvs_store_set_optimizer(store, &spec));
+    KT_OK(kvs_store_push(store, &key, 1, &list, NULL));
+    KT_OK(kvs_store_row_sparse_pull(store, &key, 1, &outs, &row_ids, NULL));
+    float before = numbers[1];
+    kvs_tensor_t hog = pretend_array(0, KVS_DTYPE_float32, &n_hog, NULL, 0);
+
+    KT_FAIL(kvs_store_push(store, &key, 1, &both, NULL), KVS_ERR_NO_MEMORY,
+            "key 4: device cuda(0): no memory for 600000 bytes");
+    KT_OK(kvs_store_row_sparse_pull(store, &key, 1, &outs, &row_ids, NULL));
+    KT_REAL(numbers[1], before);
+    pretend_free(&hog, 0);
+    KT_OK(kvs_device_copy((kvs_device_t){KVS_DEVICE_CPU, 0}, numbers + 1, value.device, value.data,
+                          4));
+    KT_OK(kvs_store_push(store, &key, 1, &both, NULL)); /* there is room now */
+    KT_OK(kvs_store_row_sparse_pull(store, &key, 1, &outs, &row_ids, NULL));
+    KT_TRUE(numbers[1] < before && numbers[1] > 0);
+    pretend_free(&value, 0);
+    free(numbers);
+    KT_OK(kvs_store_close(store));
+}
+
 static void a_lost_device_fails_its_keys_and_no_others(void)
 {
     kvs_key_t keys[] = {kvs_key_int(10), kvs_key_int(11)};
@@ -208,6 +261,7 @@ int main(int argc, char **argv)
         KT_TEST(a_driver_without_a_device_is_refused),
         KT_TEST(a_device_that_does_not_exist_is_named),
         KT_TEST(a_full_device_is_an_error_and_the_key_is_as_before),
+        KT_TEST(a_device_that_is_full_of_rows_is_an_error_and_the_key_is_as_before),
         KT_TEST(a_lost_device_fails_its_keys_and_no_others),
         KT_TEST(work_that_breaks_its_device_is_told_by_the_call_that_waits_for_it),
         KT_TEST(a_stream_that_is_captured_is_refused),

@@ -50,7 +50,8 @@ for name in $(env | sed -n 's/^\(\(KVSTORE\|MXNET\|NCCL\)_[A-Za-z0-9_]*\)=.*/\1/
     unset "$name"
 done
 PATH=$PATH:/usr/local/cuda/bin:/usr/local/nvidia/bin
-programs='test_cuda_exchange test_cuda_order test_cuda_faults test_nccl_exchange gpu_nccl gpu_bandwidth'
+programs='test_cuda_kernels test_cuda_exchange test_cuda_rows test_cuda_order test_cuda_faults test_nccl_exchange gpu_nccl
+    gpu_bandwidth'
 
 # ---- What there is -------------------------------------------------------------------------------
 
@@ -157,7 +158,9 @@ bandwidth() {
 
 run_parts() {
     [ -n "$brief" ] || part conformance 100 "$kvstore" conformance device --device cuda
+    part kernels 60 "$tests/test_cuda_kernels"
     part exchange 100 "$tests/test_cuda_exchange"
+    part rows 100 "$tests/test_cuda_rows"
     part order 60 "$tests/test_cuda_order"
     part 'no driver' 20 env -u KVSTORE_TEST_GPU KVSTORE_CUDA_DRIVER=/nonexistent "$tests/test_cuda_faults" \
         without_a_driver_the_reason_is_told
@@ -188,6 +191,7 @@ run_parts() {
     if [ "$mode" = run ] && command -v compute-sanitizer >/dev/null; then
         part memcheck 60 compute-sanitizer --error-exitcode 9 "$tests/test_cuda_exchange" \
             arrays_need_no_more_alignment_than_their_elements
+        part 'memcheck rows' 60 compute-sanitizer --error-exitcode 9 "$tests/test_cuda_kernels"
     fi
 }
 
