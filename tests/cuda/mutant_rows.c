@@ -22,4 +22,5 @@ __attribute__((constructor)) static void make_old_provider(void)
     (void)cuda_providers;
 }
 
-KVS_PLUGIN(cuda, CUDA_VERSION_TEXT, .providers = old_providers, .n_providers = 1)
+KVS_PLUGIN(cuda, CUDA_VERSION_TEXT, .providers = old_providers, .n_providers = 1,
+           .about = cuda_about)
