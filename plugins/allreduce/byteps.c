@@ -46,7 +46,6 @@ static kvs_status_t open_worker(byteps_store_t *store, const kvs_net_settings_t 
                                 const kvs_open_args_t *args)
 {
     byteps_worker_args_t worker_args = {.type = args->type,
-                                        .loaded = args->loaded,
                                         .timeout_ms = kvs_option_ms(args->config, "timeout")};
     kvs_status_t status = read_sizes(args->config, &worker_args);
 
@@ -63,7 +62,7 @@ static kvs_status_t open_worker(byteps_store_t *store, const kvs_net_settings_t 
     }
     status = kvs_net_process_add(store->process, store->worker);
     if (status == KVS_OK) {
-        status = byteps_worker_open(store->worker);
+        status = byteps_worker_open(store->worker, args->loaded);
     }
     if (status != KVS_OK) {
         kvs_net_process_remove(store->process, store->worker);

@@ -49,7 +49,6 @@ static void free_worker(byteps_worker_t *worker)
     free(worker->lost);
     free(worker->known);
     free(worker->type);
-    free(worker->loaded);
     free(worker->failure_text);
     free(worker->told_text);
     pthread_cond_destroy(&worker->changed);
@@ -121,7 +120,6 @@ static bool allocate(byteps_worker_t *worker, const byteps_worker_args_t *args)
         worker->credit_bytes = HERE_BYTES;
     }
     worker->type = strdup(args->type);
-    worker->loaded = strdup(args->loaded);
     worker->lost = calloc(worker->n_servers + 1, sizeof(*worker->lost));
     worker->targets = calloc(worker->n_targets, sizeof(*worker->targets));
     worker->closed = calloc((size_t)worker->n_workers, sizeof(*worker->closed));
@@ -130,8 +128,8 @@ static bool allocate(byteps_worker_t *worker, const byteps_worker_args_t *args)
         return false;
     }
     worker->depot->n_part_blocks = byteps_blocks_per_part(worker);
-    return worker->type != NULL && worker->loaded != NULL && worker->lost != NULL &&
-           worker->targets != NULL && worker->closed != NULL && make_book(worker, here);
+    return worker->type != NULL && worker->lost != NULL && worker->targets != NULL &&
+           worker->closed != NULL && make_book(worker, here);
 }
 
 kvs_status_t byteps_worker_new(const byteps_worker_args_t *args, byteps_worker_t **ret_worker)
@@ -170,27 +168,6 @@ kvs_status_t byteps_worker_new(const byteps_worker_args_t *args, byteps_worker_t
     return KVS_OK;
 }
 
-/* What all workers must have in common, line by line: "option partition_bytes = 4194304". Cuts up
- * `lines`. */
-static uint32_t make_facts(char *lines, kvs_net_fact_t *facts, uint32_t n_room)
-{
-    uint32_t n = 0;
-
-    for (char *rest = lines, *line = strsep(&rest, "\n"); line != NULL && n < n_room;
-         line = strsep(&rest, "\n")) {
-        char *value = strstr(line, " = ");
-
-        if (value != NULL) {
-            *value = '\0';
-            facts[n++] = (kvs_net_fact_t){line, value + 3};
-        } else if ((value = strchr(line, ' ')) != NULL) {
-            *value = '\0';
-            facts[n++] = (kvs_net_fact_t){line, value + 1};
-        }
-    }
-    return n;
-}
-
 /* Servers that were lost before this store began: later ones are told by events. */
 static void find_lost(byteps_worker_t *worker)
 {
@@ -205,17 +182,15 @@ static void find_lost(byteps_worker_t *worker)
     byteps_worker_settle(worker);
 }
 
-kvs_status_t byteps_worker_open(byteps_worker_t *worker)
+kvs_status_t byteps_worker_open(byteps_worker_t *worker, const char *loaded)
 {
     kvs_net_store_args_t args = KVS_NET_STORE_ARGS_INIT;
-    kvs_net_fact_t facts[32];
     kvs_status_t status;
 
     args.type = worker->type;
     args.message = byteps_worker_message;
     args.arg = worker;
-    args.facts = facts;
-    args.n_facts = make_facts(worker->loaded, facts, sizeof(facts) / sizeof(facts[0]));
+    args.loaded = loaded;
     status = kvs_net_store_open(worker->node, &args, net_timeout(worker->timeout_ms), &worker->net);
     if (status == KVS_OK) {
         pthread_mutex_lock(&worker->lock); /* messages may have come already */
@@ -227,7 +202,7 @@ kvs_status_t byteps_worker_open(byteps_worker_t *worker)
 }
 
 /* The last of this store on the I/O thread: answers of the depot may still be on their way. */
-static void pass(void *arg)
+static void close_depot(void *arg)
 {
     byteps_worker_t *worker = arg;
 
@@ -235,24 +210,6 @@ static void pass(void *arg)
     byteps_release_kept(worker);
     pthread_mutex_unlock(&worker->lock);
     byteps_depot_close(worker->depot);
-    pthread_mutex_lock(&worker->lock);
-    worker->passed = true;
-    pthread_cond_broadcast(&worker->changed);
-    pthread_mutex_unlock(&worker->lock);
-}
-
-/* Wait until the I/O thread is in no callback that began before. */
-static void wait_for_callbacks(byteps_worker_t *worker)
-{
-    if (kvs_net_node_call(worker->node, pass, worker) != KVS_OK) {
-        byteps_release_kept(worker);
-        return; /* no such thread any more; what is left ends with the process */
-    }
-    pthread_mutex_lock(&worker->lock);
-    while (!worker->passed) {
-        pthread_cond_wait(&worker->changed, &worker->lock);
-    }
-    pthread_mutex_unlock(&worker->lock);
 }
 
 static bool keeps_any(const byteps_worker_t *worker)
@@ -291,7 +248,7 @@ kvs_status_t byteps_worker_close(byteps_worker_t *worker, int64_t timeout_ms)
         byteps_worker_say_closed(worker);
     }
     status = kvs_net_store_close(worker->net, net_timeout(timeout_ms));
-    wait_for_callbacks(worker);
+    (void)kvs_net_node_call_wait(worker->node, close_depot, worker); /* this is not that thread */
     free_worker(worker);
     return status;
 }

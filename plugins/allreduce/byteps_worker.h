@@ -108,7 +108,6 @@ struct byteps_worker {
     kvs_net_store_t *net;
     uint32_t number; /* the store's, of all processes */
     char *type;
-    char *loaded; /* what all workers must have in common; cut up by open */
     int rank, n_workers;
     uint32_t n_servers;
     uint32_t n_targets;                /* who sums: servers, then workers */
@@ -136,7 +135,6 @@ struct byteps_worker {
     bool pumping;
     kvs_status_t failure; /* nothing works any more */
     char *failure_text;
-    bool passed;       /* of close: the I/O thread has come by */
     kvs_status_t told; /* an error of another process, for the next operation */
     char *told_text;
 };
@@ -146,15 +144,14 @@ struct byteps_worker {
 typedef struct byteps_worker_args {
     kvs_net_node_t *node;
     const char *type;
-    const char *loaded; /* as in kvs_open_args_t */
     int64_t timeout_ms;
     uint64_t part_bytes, credit_bytes;
     byteps_owner_t owner; /* of its depot, which may outlive it */
 } byteps_worker_args_t;
 
 kvs_status_t byteps_worker_new(const byteps_worker_args_t *args, byteps_worker_t **ret_worker);
-/* Open it together with the other workers. On failure it is to be freed. */
-kvs_status_t byteps_worker_open(byteps_worker_t *worker);
+/* Open it together with the other workers; `loaded` as in kvs_open_args_t. On failure it is to be freed. */
+kvs_status_t byteps_worker_open(byteps_worker_t *worker, const char *loaded);
 /* Frees it, whatever it returns. No event comes any more. Not on the I/O thread. */
 kvs_status_t byteps_worker_close(byteps_worker_t *worker, int64_t timeout_ms);
 void byteps_worker_free(byteps_worker_t *worker); /* one that was never opened */

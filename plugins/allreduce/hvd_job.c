@@ -883,42 +883,14 @@ void *hvd_job_engine(const hvd_job_t *job)
     return state;
 }
 
-/* What all workers must have in common, line by line: "option engine = shm". Cuts up `lines`. */
-static uint32_t make_facts(char *lines, kvs_net_fact_t *facts, uint32_t n_room)
-{
-    uint32_t n = 0;
-
-    for (char *rest = lines, *line = strsep(&rest, "\n"); line != NULL && n < n_room;
-         line = strsep(&rest, "\n")) {
-        char *value = strstr(line, " = ");
-        size_t n_skip = value != NULL ? 3 : 1;
-
-        value = value != NULL ? value : strchr(line, ' ');
-        if (value != NULL) {
-            *value = '\0';
-            facts[n++] = (kvs_net_fact_t){line, value + n_skip};
-        }
-    }
-    return n;
-}
-
 kvs_status_t hvd_job_open_store(hvd_job_t *job, const kvs_open_args_t *open, int64_t timeout_ms,
                                 kvs_net_store_t **ret_store)
 {
     kvs_net_store_args_t args = KVS_NET_STORE_ARGS_INIT;
-    kvs_net_fact_t facts[32];
-    char *lines = strdup(open->loaded);
-    kvs_status_t status;
 
-    if (lines == NULL) {
-        return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for the store");
-    }
     args.type = open->type;
-    args.facts = facts;
-    args.n_facts = make_facts(lines, facts, sizeof(facts) / sizeof(facts[0]));
-    status = kvs_net_store_open(job->node, &args, timeout_ms == 0 ? -1 : timeout_ms, ret_store);
-    free(lines);
-    return status;
+    args.loaded = open->loaded;
+    return kvs_net_store_open(job->node, &args, timeout_ms == 0 ? -1 : timeout_ms, ret_store);
 }
 
 void hvd_job_send(hvd_job_t *job, int rank, const hvd_bytes_t *bytes)

@@ -36,7 +36,6 @@ static kvs_status_t open_worker(dist_store_t *store, const kvs_net_settings_t *s
     const kvs_config_t *config = args->config;
     dist_worker_args_t worker_args = {
         .type = args->type,
-        .loaded = args->loaded,
         .timeout_ms = kvs_option_ms(config, "timeout"),
         .cut_elems = strtoll(kvs_plugin_host->option(config, "bigarray_bound"), NULL, 10),
         .slice = store->p3 ? dist_p3_slice(kvs_plugin_host->option(config, "slice_threshold")) : 0};
@@ -52,7 +51,7 @@ static kvs_status_t open_worker(dist_store_t *store, const kvs_net_settings_t *s
     }
     status = kvs_net_process_add(store->process, store->worker);
     if (status == KVS_OK) {
-        status = dist_worker_open(store->worker);
+        status = dist_worker_open(store->worker, args->loaded);
     }
     if (status != KVS_OK) {
         kvs_net_process_remove(store->process, store->worker);

@@ -55,7 +55,6 @@ static void free_worker(dist_worker_t *worker)
     kvs_opt_free(worker->opt);
     kvs_compression_free(worker->compression);
     free(worker->type);
-    free(worker->loaded);
     free(worker->loads);
     for (int s = 0; worker->wires != NULL && s < worker->n_servers; s++) {
         dist_queue_release(&worker->wires[s].queue);
@@ -94,11 +93,9 @@ static dist_worker_t *new_worker(const dist_worker_args_t *args)
     pthread_cond_init(&worker->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
     worker->type = strdup(args->type);
-    worker->loaded = strdup(args->loaded);
     worker->loads = calloc((size_t)worker->n_servers + 1, sizeof(*worker->loads));
     worker->wires = calloc((size_t)worker->n_servers + 1, sizeof(*worker->wires));
-    if (worker->type == NULL || worker->loaded == NULL || worker->loads == NULL ||
-        worker->wires == NULL) {
+    if (worker->type == NULL || worker->loads == NULL || worker->wires == NULL) {
         free_worker(worker);
         return NULL;
     }
@@ -123,38 +120,15 @@ kvs_status_t dist_worker_new(const dist_worker_args_t *args, dist_worker_t **ret
     return KVS_OK;
 }
 
-/* What all workers must have in common, line by line: "option bigarray_bound = 1000000". Cuts up
- * `lines`. */
-static uint32_t make_facts(char *lines, kvs_net_fact_t *facts, uint32_t n_room)
-{
-    uint32_t n = 0;
-
-    for (char *rest = lines, *line = strsep(&rest, "\n"); line != NULL && n < n_room;
-         line = strsep(&rest, "\n")) {
-        char *value = strstr(line, " = ");
-
-        if (value != NULL) {
-            *value = '\0';
-            facts[n++] = (kvs_net_fact_t){line, value + 3};
-        } else if ((value = strchr(line, ' ')) != NULL) {
-            *value = '\0';
-            facts[n++] = (kvs_net_fact_t){line, value + 1};
-        }
-    }
-    return n;
-}
-
-kvs_status_t dist_worker_open(dist_worker_t *worker)
+kvs_status_t dist_worker_open(dist_worker_t *worker, const char *loaded)
 {
     kvs_net_store_args_t args = KVS_NET_STORE_ARGS_INIT;
-    kvs_net_fact_t facts[32];
     kvs_status_t status;
 
     args.type = worker->type;
     args.message = dist_worker_message;
     args.arg = worker;
-    args.facts = facts;
-    args.n_facts = make_facts(worker->loaded, facts, sizeof(facts) / sizeof(facts[0]));
+    args.loaded = loaded;
     status =
         kvs_net_store_open(worker->node, &args, dist_net_timeout(worker->timeout_ms), &worker->net);
     if (status == KVS_OK) {
@@ -166,29 +140,6 @@ kvs_status_t dist_worker_open(dist_worker_t *worker)
 void dist_worker_free(dist_worker_t *worker)
 {
     free_worker(worker);
-}
-
-static void pass(void *arg)
-{
-    dist_worker_t *worker = arg;
-
-    pthread_mutex_lock(&worker->lock);
-    worker->passed = true;
-    pthread_cond_broadcast(&worker->changed);
-    pthread_mutex_unlock(&worker->lock);
-}
-
-/* Wait until the I/O thread is in no callback that began before. */
-static void wait_for_callbacks(dist_worker_t *worker)
-{
-    if (kvs_net_node_call(worker->node, pass, worker) != KVS_OK) {
-        return; /* no such thread any more */
-    }
-    pthread_mutex_lock(&worker->lock);
-    while (!worker->passed) {
-        pthread_cond_wait(&worker->changed, &worker->lock);
-    }
-    pthread_mutex_unlock(&worker->lock);
 }
 
 static bool others_have_failed(dist_worker_t *worker)
@@ -209,7 +160,6 @@ kvs_status_t dist_worker_close(dist_worker_t *worker, int64_t timeout_ms)
         dist_worker_say_closed(worker);
     }
     status = kvs_net_store_close(worker->net, dist_net_timeout(timeout_ms));
-    wait_for_callbacks(worker);
     free_worker(worker);
     return status;
 }

@@ -200,7 +200,6 @@ struct dist_worker {
     _Atomic uint32_t number; /* the store's, of all processes; 0 until it is opened, when events may
                               * already come */
     char *type;
-    char *loaded; /* what all workers must have in common; cut up by open */
     int rank, n_workers, n_servers;
     bool is_async;
     int64_t timeout_ms; /* 0: for ever */
@@ -234,7 +233,6 @@ struct dist_worker {
     kvs_status_t told; /* an error of another rank, for the next operation */
     char *told_text;
     _Atomic bool cancelled; /* set by anyone; waiters look at it at each tick */
-    bool passed;            /* of close: the I/O thread has come by */
 };
 
 /* ---- dist_worker.c ------------------------------------------------------------------------------- */
@@ -242,15 +240,14 @@ struct dist_worker {
 typedef struct dist_worker_args {
     kvs_net_node_t *node;
     const char *type;
-    const char *loaded; /* as in kvs_open_args_t */
     int64_t timeout_ms;
     int64_t cut_elems;
     int64_t slice;
 } dist_worker_args_t;
 
 kvs_status_t dist_worker_new(const dist_worker_args_t *args, dist_worker_t **ret_worker);
-/* Open it together with the other workers. On failure it is to be freed. */
-kvs_status_t dist_worker_open(dist_worker_t *worker);
+/* Open it together with the other workers; `loaded` as in kvs_open_args_t. On failure it is to be freed. */
+kvs_status_t dist_worker_open(dist_worker_t *worker, const char *loaded);
 /* Frees it, whatever it returns. No event comes any more. Not on the I/O thread. */
 kvs_status_t dist_worker_close(dist_worker_t *worker, int64_t timeout_ms);
 void dist_worker_free(dist_worker_t *worker); /* one that was never opened */

@@ -113,6 +113,27 @@ kvs_status_t kvs_net_node_call(kvs_net_node_t *node, void (*fn)(void *arg), void
     return KVS_OK;
 }
 
+static void run_awaited_call(kvs_net_node_t *node, void *arg)
+{
+    const call_t *call = arg;
+
+    (void)node;
+    if (call->fn != NULL) {
+        call->fn(call->arg);
+    }
+}
+
+kvs_status_t kvs_net_node_call_wait(kvs_net_node_t *node, void (*fn)(void *arg), void *arg)
+{
+    call_t call = {.fn = fn, .arg = arg};
+    kvs_status_t status = net_node_check_waiter(node);
+
+    if (status == KVS_OK) {
+        net_node_run_and_wait(node, run_awaited_call, &call);
+    }
+    return status;
+}
+
 kvs_status_t kvs_net_node_set_tick(kvs_net_node_t *node, int64_t period_ms, void (*fn)(void *arg),
                                    void *arg)
 {

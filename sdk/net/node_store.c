@@ -266,15 +266,74 @@ static kvs_status_t check_store_args(kvs_net_node_t *node, const kvs_net_store_a
     return KVS_OK;
 }
 
+/* All facts, of which `copy` holds those of `loaded`. */
+typedef struct all_facts {
+    kvs_net_fact_t items[NET_WIRE_MAX_FACTS];
+    uint32_t n;
+    char *copy;
+} all_facts_t;
+
+/* One line: "NAME = VALUE", else "NAME VALUE". False: neither, as an empty line. */
+static bool cut_fact(char *line, kvs_net_fact_t *ret_fact)
+{
+    char *value = strstr(line, " = ");
+    size_t n_skip = value != NULL ? 3 : 1;
+
+    value = value != NULL ? value : strchr(line, ' ');
+    if (value == NULL) {
+        return false;
+    }
+    *value = '\0';
+    *ret_fact = (kvs_net_fact_t){line, value + n_skip};
+    return true;
+}
+
+static kvs_status_t gather_facts(const kvs_net_store_args_t *args, all_facts_t *facts)
+{
+    uint32_t n_room = NET_WIRE_MAX_FACTS - 1; /* the type is one, too */
+
+    facts->copy = strdup(args->loaded == NULL ? "" : args->loaded);
+    if (facts->copy == NULL) {
+        return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for the facts of a store");
+    }
+    for (facts->n = 0; facts->n < args->n_facts; facts->n++) {
+        facts->items[facts->n] = args->facts[facts->n];
+    }
+    for (char *rest = facts->copy, *line = strsep(&rest, "\n"); line != NULL;
+         line = strsep(&rest, "\n")) {
+        if (facts->n == n_room && line[0] != '\0') {
+            free(facts->copy);
+            return kvs_fail(KVS_ERR_ARGUMENT, "a store has at most %u facts", n_room);
+        }
+        facts->n += cut_fact(line, &facts->items[facts->n]);
+    }
+    return KVS_OK;
+}
+
+static kvs_status_t ask_to_open(kvs_net_store_t *store, const kvs_net_store_args_t *args,
+                                int64_t timeout_ms)
+{
+    all_facts_t facts;
+    net_wait_entry_t wait = {.type = NET_STORE_OPEN};
+    net_wire_t wire = {.type = NET_STORE_OPEN,
+                       .as.store = {.timeout_ms = timeout_ms, .type = args->type}};
+    kvs_status_t status = gather_facts(args, &facts);
+
+    if (status == KVS_OK) {
+        net_wire_lists_t lists = {.facts = facts.items, .n_facts = facts.n};
+
+        wait.number = wait.store = wire.as.store.ordinal = wire.as.store.store = store->number;
+        status = ask(store->node, &wire, &lists, &wait, timeout_ms, args->type);
+        free(facts.copy);
+    }
+    return status;
+}
+
 kvs_status_t kvs_net_store_open(kvs_net_node_t *node, const kvs_net_store_args_t *args,
                                 int64_t timeout_ms, kvs_net_store_t **ret_store)
 {
     kvs_status_t status = check_store_args(node, args);
     kvs_net_store_t *store = status == KVS_OK ? new_store(node, args) : NULL;
-    net_wire_lists_t lists = {.facts = args->facts, .n_facts = args->n_facts};
-    net_wait_entry_t wait = {.type = NET_STORE_OPEN};
-    net_wire_t wire = {.type = NET_STORE_OPEN,
-                       .as.store = {.timeout_ms = timeout_ms, .type = args->type}};
 
     if (status != KVS_OK) {
         return status;
@@ -282,8 +341,7 @@ kvs_status_t kvs_net_store_open(kvs_net_node_t *node, const kvs_net_store_args_t
     if (store == NULL) {
         return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for a store");
     }
-    wait.number = wait.store = wire.as.store.ordinal = wire.as.store.store = store->number;
-    status = ask(node, &wire, &lists, &wait, timeout_ms, args->type);
+    status = ask_to_open(store, args, timeout_ms);
     if (status != KVS_OK) {
         free_store(store);
         return status;

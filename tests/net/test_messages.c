@@ -3,6 +3,7 @@
  * goes. Over loopback between job objects, and by name within one. */
 #include "crowd.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -549,6 +550,31 @@ static void callbacks_cannot_wait_and_calls_run_on_their_thread(void)
     crowd_close(&crowd);
 }
 
+static void count_slowly(void *arg)
+{
+    seen_t *seen = arg;
+
+    for (int i = 0; i < 1000; i++) {
+        sched_yield();
+    }
+    seen->n++;
+}
+
+static void a_call_can_be_waited_for_with_all_that_came_before(void)
+{
+    crowd_t crowd;
+    seen_t seen = {.member = &crowd.worker[0]};
+
+    crowd_init(&crowd, 1, 0);
+    crowd_open(&crowd);
+    KT_OK(kvs_net_node_call_wait(crowd.worker[0].node, count_slowly, &seen));
+    KT_INT(seen.n, 1);
+    KT_OK(kvs_net_node_call(crowd.worker[0].node, count_slowly, &seen));
+    KT_OK(kvs_net_node_call_wait(crowd.worker[0].node, NULL, NULL));
+    KT_INT(seen.n, 2);
+    crowd_close(&crowd);
+}
+
 static const kt_test_t tests[] = {
     KT_TEST(every_size_arrives_whole),
     KT_TEST(every_size_arrives_whole_within_a_process),
@@ -565,6 +591,7 @@ static const kt_test_t tests[] = {
     KT_TEST(what_a_leaving_peer_did_not_receive_ends_with_an_error),
     KT_TEST(what_is_left_at_the_deadline_is_cancelled),
     KT_TEST(callbacks_cannot_wait_and_calls_run_on_their_thread),
+    KT_TEST(a_call_can_be_waited_for_with_all_that_came_before),
 };
 
 KT_MAIN("messages", tests)

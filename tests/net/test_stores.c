@@ -43,6 +43,37 @@ static void stores_are_numbered_alike_and_servers_told_of_them(void)
     crowd_close(&crowd);
 }
 
+static void lines_of_what_is_loaded_are_facts(void)
+{
+    kvs_net_fact_t fact = {"slice", "7"};
+    crowd_store_call_t calls[CROWD_MAX] = {0};
+    char many[64 * 16] = "";
+    crowd_t crowd;
+
+    crowd_init(&crowd, 1, 1);
+    crowd_open(&crowd);
+    calls[0].args.facts = &fact;
+    calls[0].args.n_facts = 1;
+    calls[0].args.loaded = "abi 1.0\n\nplugin dist 0.1.0\noption bound = 10 = 5\nnothing\n";
+    crowd_open_stores(&crowd, "dist_sync", calls);
+    KT_OK(calls[0].status);
+    KT_STR(crowd_await_event(&crowd.server[0], KVS_NET_EVENT_STORE_OPENED)->facts,
+           "type=dist_sync;slice=7;abi=1.0;plugin=dist 0.1.0;option bound=10 = 5;");
+    crowd_close_stores(&crowd, calls);
+    for (int i = 0; i < 63; i++) { /* one more than there is room for */
+        snprintf(many + strlen(many), sizeof(many) - strlen(many), "fact%d 1\n", i);
+    }
+    calls[0].args.loaded = many;
+    crowd_open_stores(&crowd, "dist_sync", calls);
+    KT_INT(calls[0].status, KVS_ERR_ARGUMENT);
+    KT_HAS(calls[0].text, "at most 63 facts");
+    calls[0].args.n_facts = 0;
+    crowd_open_stores(&crowd, "dist_sync", calls);
+    KT_OK(calls[0].status);
+    crowd_close_stores(&crowd, calls);
+    crowd_close(&crowd);
+}
+
 static void note_store(member_t *member, kvs_net_message_t *message)
 {
     *(_Atomic uint32_t *)member->arg = message->store;
@@ -287,6 +318,7 @@ static void servers_hear_when_all_workers_have_left(void)
 
 static const kt_test_t tests[] = {
     KT_TEST(stores_are_numbered_alike_and_servers_told_of_them),
+    KT_TEST(lines_of_what_is_loaded_are_facts),
     KT_TEST(each_store_has_its_own_messages),
     KT_TEST(a_difference_is_an_error_on_both_sides),
     KT_TEST(a_worker_that_does_not_open_is_named),

@@ -369,6 +369,8 @@ void kvs_net_node_traffic(kvs_net_node_t *node, kvs_net_traffic_t *ret_traffic);
 
 /* Call fn(arg) on the I/O thread, soon; never at once. */
 kvs_status_t kvs_net_node_call(kvs_net_node_t *node, void (*fn)(void *arg), void *arg);
+/* The same, or with fn NULL nothing, and wait until it has returned; so have callbacks that began before. */
+kvs_status_t kvs_net_node_call_wait(kvs_net_node_t *node, void (*fn)(void *arg), void *arg);
 /* Call fn(arg) on the I/O thread every `period_ms`, instead of what was set before; NULL: no more.
  * On the I/O thread (see kvs_net_node_call), else ERR_STATE. For deadlines of rounds. */
 kvs_status_t kvs_net_node_set_tick(kvs_net_node_t *node, int64_t period_ms, void (*fn)(void *arg),
@@ -383,6 +385,9 @@ typedef struct kvs_net_store_args {
     const kvs_net_fact_t *facts; /* options that must agree; servers are told them */
     void (*message)(void *arg, kvs_net_message_t *message); /* on the I/O thread; owns it */
     void *arg;
+    /* NULL, or more facts, a line each, "option bigarray_bound = 1000000" or "abi 1.0": what kvs_open_args_t
+     * has under this name. */
+    const char *loaded;
 } kvs_net_store_args_t;
 
 #define KVS_NET_STORE_ARGS_INIT                                                                    \
@@ -406,7 +411,8 @@ kvs_status_t kvs_net_store_barrier(kvs_net_store_t *store, int64_t timeout_ms);
 /* Wake who waits in a barrier of the store with ERR_CANCELLED, also later ones. Safe in a signal handler. */
 void kvs_net_store_cancel(kvs_net_store_t *store);
 
-/* Close it: no message of it is delivered from the return on. With embedded roles it waits, at most
+/* Close it: no message of it is delivered from the return on, and callbacks that began before have
+ * returned. With embedded roles it waits, at most
  * `timeout_ms`, until all workers have closed it or are gone: ERR_TIMEOUT names those who have not.
  * Frees the store in any case. NULL does nothing. */
 kvs_status_t kvs_net_store_close(kvs_net_store_t *store, int64_t timeout_ms);
