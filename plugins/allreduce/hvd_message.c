@@ -29,7 +29,7 @@ void hvd_bytes_release(hvd_bytes_t *bytes)
     *bytes = (hvd_bytes_t){0};
 }
 
-static void put(hvd_bytes_t *bytes, const void *from, size_t n)
+void hvd_put_bytes(hvd_bytes_t *bytes, const void *from, size_t n)
 {
     if (n == 0) {
         return;
@@ -56,7 +56,7 @@ static void put_number(hvd_bytes_t *bytes, uint64_t value, size_t n)
     for (size_t i = 0; i < n; i++) {
         le[i] = (unsigned char)(value >> (8 * i));
     }
-    put(bytes, le, n);
+    hvd_put_bytes(bytes, le, n);
 }
 
 void hvd_put_u32(hvd_bytes_t *bytes, uint32_t value)
@@ -72,10 +72,10 @@ void hvd_put_i64(hvd_bytes_t *bytes, int64_t value)
 void hvd_put_text(hvd_bytes_t *bytes, const char *text)
 {
     hvd_put_u32(bytes, (uint32_t)strlen(text));
-    put(bytes, text, strlen(text));
+    hvd_put_bytes(bytes, text, strlen(text));
 }
 
-static const void *get(hvd_view_t *view, size_t n)
+const void *hvd_get_bytes(hvd_view_t *view, size_t n)
 {
     const void *at = view->at;
 
@@ -90,7 +90,7 @@ static const void *get(hvd_view_t *view, size_t n)
 
 static uint64_t get_number(hvd_view_t *view, size_t n)
 {
-    const unsigned char *le = get(view, n);
+    const unsigned char *le = hvd_get_bytes(view, n);
     uint64_t value = 0;
 
     for (size_t i = 0; le != NULL && i < n; i++) {
@@ -131,7 +131,7 @@ void hvd_put_ask(hvd_bytes_t *bytes, const hvd_ask_t *ask)
     hvd_put_i64(bytes, ask->warning_ms);
     hvd_put_i64(bytes, ask->number);
     hvd_put_u32(bytes, ask->n_text);
-    put(bytes, ask->text == NULL ? "" : ask->text, ask->n_text);
+    hvd_put_bytes(bytes, ask->text == NULL ? "" : ask->text, ask->n_text);
 }
 
 /* Whether there can be such an array; as the core has it: zeros don't count. */
@@ -181,7 +181,7 @@ bool hvd_get_ask(hvd_view_t *view, hvd_ask_t *ret_ask)
     ask.warning_ms = hvd_get_i64(view);
     ask.number = hvd_get_i64(view);
     ask.n_text = hvd_get_u32(view);
-    ask.text = get(view, ask.n_text);
+    ask.text = hvd_get_bytes(view, ask.n_text);
     *ret_ask = ask;
     return !view->failed;
 }
@@ -257,7 +257,7 @@ kvs_status_t hvd_get_no(hvd_view_t *view, hvd_no_t *ret_no)
 
     no.status = (kvs_status_t)hvd_get_u32(view);
     n_text = hvd_get_u32(view);
-    text = get(view, n_text);
+    text = hvd_get_bytes(view, n_text);
     if (view->failed || no.status == KVS_OK) {
         return malformed("no");
     }

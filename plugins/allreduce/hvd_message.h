@@ -37,7 +37,7 @@ typedef struct hvd_ask {
     uint8_t what; /* hvd_what_t; a worker that closes a store asks nothing more of it */
     uint8_t dtype;
     uint8_t reduce; /* KVS_REDUCE_… */
-    int32_t root;
+    int32_t root;   /* of a broadcast; of a reduction a digest of what is done with the sum */
     int32_t priority;
     int32_t ndim;
     int64_t shape[HVD_MAX_NDIM];
@@ -84,6 +84,7 @@ void hvd_put_ask(hvd_bytes_t *bytes, const hvd_ask_t *ask);
 void hvd_put_u32(hvd_bytes_t *bytes, uint32_t value);
 void hvd_put_i64(hvd_bytes_t *bytes, int64_t value);
 void hvd_put_text(hvd_bytes_t *bytes, const char *text);
+void hvd_put_bytes(hvd_bytes_t *bytes, const void *from, size_t n);
 
 /* Bytes being read; past the end, and where they make no sense, `failed`. */
 typedef struct hvd_view {
@@ -94,6 +95,7 @@ typedef struct hvd_view {
 
 uint32_t hvd_get_u32(hvd_view_t *view);
 int64_t hvd_get_i64(hvd_view_t *view);
+const void *hvd_get_bytes(hvd_view_t *view, size_t n); /* NULL: failed */
 /* False at the end, or if it is malformed. */
 bool hvd_get_ask(hvd_view_t *view, hvd_ask_t *ret_ask);
 /* ERR_FORMAT, ERR_NO_MEMORY; released by hvd_go_release. */

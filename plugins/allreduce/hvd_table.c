@@ -492,6 +492,13 @@ static kvs_status_t compare(const hvd_table_t *table, const entry_t *entry, int 
             other, hvd_reduce_name(ask->reduce));
         return KVS_ERR_ARGUMENT;
     }
+    if (first->root != ask->root && first->what == HVD_REDUCE) {
+        say(text,
+            "the updates of %s and of %s are not set up alike: all workers make the same "
+            "calls of set_optimizer, set_optimizer_attr, set_updater and load_optimizer_states",
+            one, other);
+        return KVS_ERR_STATE;
+    }
     if (first->root != ask->root) {
         say(text, "%s asked for the value of worker %d, but %s for that of worker %d", one,
             (int)first->root, other, (int)ask->root);

@@ -1,31 +1,58 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* nccl.c - the backend `nccl`: the kit's device store, whose sums over devices NCCL does. */
-#include "nccl_exchange.h"
+/* nccl.c - the backend `nccl`: the kit's device store, whose sums over devices NCCL does; in a job of several
+ * processes nccl_job.c sums over all of them first. */
+#include "ar_settings.h"
+#include "nccl_digest.h"
+#include "nccl_job.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-typedef struct nccl_store {
-    kvs_devstore_t dev; /* first */
-    int64_t timeout_ms;
-} nccl_store_t;
+static const kvs_net_plugin_t plugin = {.size = sizeof(plugin), .name = "nccl", .no_servers = 1};
+
+/* ---- Sums over the devices of this process --------------------------------------------------------- */
+
+static kvs_status_t exchange(kvs_devstore_t *dev, const kvs_collective_item_t *items,
+                             size_t n_items, uint64_t *ret_ticket)
+{
+    const nccl_store_t *store = (const nccl_store_t *)(const void *)dev;
+    nccl_item_t *alone = calloc(n_items, sizeof(*alone));
+    kvs_status_t status;
+
+    if (alone == NULL) {
+        return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for an exchange of %zu keys", n_items);
+    }
+    for (size_t i = 0; i < n_items; i++) {
+        alone[i].at = items[i];
+    }
+    status = nccl_exchange(alone, n_items, store->timeout_ms, ret_ticket);
+    free(alone);
+    return status;
+}
+
+static kvs_status_t settle(kvs_devstore_t *store, uint64_t ticket)
+{
+    (void)store;
+    return nccl_settle(ticket);
+}
 
 static const kvs_collective_t over_several = {
-    .exchange = nccl_exchange, .settle = nccl_settle, .min_devices = 2};
-static const kvs_collective_t over_any = {
-    .exchange = nccl_exchange, .settle = nccl_settle, .min_devices = 1};
+    .exchange = exchange, .settle = settle, .min_devices = 2};
+static const kvs_collective_t over_any = {.exchange = exchange, .settle = settle, .min_devices = 1};
 
-int64_t nccl_timeout_ms(const kvs_devstore_t *store)
-{
-    return ((const nccl_store_t *)(const void *)store)->timeout_ms;
-}
+/* ---- Opening and closing --------------------------------------------------------------------------- */
 
 static kvs_status_t nccl_probe(const kvs_config_t *config)
 {
+    const char *role = kvs_net_look_up_option((void *)(uintptr_t)config, "KVSTORE_ROLE");
     const kvs_provider_t *provider;
-    kvs_status_t status = kvs_provider_find(KVS_DEVICE_CUDA, &provider);
+    kvs_status_t status;
 
-    (void)config;
+    if (role != NULL && strcmp(role, "scheduler") == 0) {
+        return KVS_OK; /* it has nothing to do with arrays */
+    }
+    status = kvs_provider_find(KVS_DEVICE_CUDA, &provider);
     if (status == KVS_OK && (provider->size < sizeof(kvs_provider_t) || provider->leave == NULL)) {
         return kvs_fail(KVS_ERR_UNAVAILABLE,
                         "device provider '%s' lends no streams; install a newer version",
@@ -37,27 +64,286 @@ static kvs_status_t nccl_probe(const kvs_config_t *config)
     return status == KVS_OK ? nccl_library_open() : status;
 }
 
-static kvs_status_t nccl_open(void *opened, const kvs_open_args_t *args)
+static kvs_status_t open_worker(nccl_store_t *store, const kvs_net_settings_t *settings,
+                                const kvs_open_args_t *args)
 {
-    nccl_store_t *store = opened;
     kvs_status_t status = kvs_hoststore_open(store, args);
-    char version[24];
 
-    if (status == KVS_OK) {
-        int any = strcmp(kvs_plugin_host->option(args->config, "single"), "1") == 0;
-
-        store->timeout_ms = kvs_option_ms(args->config, "timeout");
-        store->dev.collective = any ? &over_any : &over_several;
-        nccl_exchange_open();
-        kvs_log(KVS_LOG_INFO, "nccl", "NCCL %s", nccl_version_text(nccl_library.version, version));
+    if (status != KVS_OK) {
+        return status;
+    }
+    store->dev.collective = strcmp(kvs_plugin_host->option(args->config, "single"), "1") == 0
+                                ? &over_any
+                                : &over_several;
+    nccl_exchange_open();
+    if (settings->n_workers > 1) {
+        status = nccl_job_open(store, settings, args);
+    }
+    if (status != KVS_OK) {
+        nccl_exchange_close(0);
+        (void)kvs_hoststore_close(store, 0); /* does not fail */
     }
     return status;
 }
 
-static kvs_status_t nccl_close(void *store, int64_t timeout_ms)
+static kvs_status_t nccl_open(void *opened, const kvs_open_args_t *args)
 {
+    nccl_store_t *store = opened;
+    kvs_net_settings_t settings;
+    kvs_status_t status = ar_settings_read(args->config, &settings);
+    char version[24];
+
+    store->timeout_ms = kvs_option_ms(args->config, "timeout");
+    store->warning_ms = kvs_option_ms(args->config, "stall_warning");
+    if (status != KVS_OK) {
+        return status;
+    }
+    if (settings.role == KVS_NET_SERVER) {
+        return kvs_fail(KVS_ERR_ARGUMENT, "nccl has no servers; start workers only "
+                                          "(KVSTORE_NUM_SERVERS=0)");
+    }
+    if (settings.role == KVS_NET_SCHEDULER) {
+        return kvs_net_service_open(&plugin, &settings,
+                                    kvs_plugin_host->option(args->config, "announce"),
+                                    &store->scheduler);
+    }
+    status = nccl_library_open();
+    if (status != KVS_OK) {
+        return status;
+    }
+    kvs_log(KVS_LOG_INFO, "nccl", "NCCL %s", nccl_version_text(nccl_library.version, version));
+    return open_worker(store, &settings, args);
+}
+
+static kvs_status_t nccl_close(void *opened, int64_t timeout_ms)
+{
+    nccl_store_t *store = opened;
+    kvs_status_t status = KVS_OK, closed;
+
+    if (store->scheduler != NULL) {
+        return kvs_net_service_close(store->scheduler, ar_net_timeout(timeout_ms));
+    }
+    if (store->job != NULL) {
+        status = nccl_job_close(store, timeout_ms);
+    }
     nccl_exchange_close(timeout_ms);
-    return kvs_devstore_close(store, timeout_ms);
+    closed = kvs_devstore_close(store, timeout_ms);
+    return status == KVS_OK ? closed : status;
+}
+
+static uint32_t nccl_store_mode(void *opened)
+{
+    const nccl_store_t *store = opened;
+
+    return store->job != NULL ? KVS_ASYNCHRONOUS : KVS_BLOCKING;
+}
+
+/* ---- Operations ------------------------------------------------------------------------------------ */
+
+static kvs_status_t check_worker(const nccl_store_t *store, const char *what)
+{
+    return store->scheduler == NULL ? KVS_OK : kvs_net_service_refuse(store->scheduler, what);
+}
+
+/* In a job they are numbered and marked when they are taken up. */
+static kvs_status_t nccl_issue(void *opened, kvs_op_t *op)
+{
+    nccl_store_t *store = opened;
+    kvs_status_t status = check_worker(store, "an operation");
+
+    return status == KVS_OK && store->job == NULL ? kvs_devstore_issue(store, op) : status;
+}
+
+static kvs_status_t nccl_init(void *opened, kvs_op_t *op)
+{
+    nccl_store_t *store = opened;
+
+    return store->job != NULL ? nccl_job_run(store, op) : kvs_devstore_init(store, op);
+}
+
+static kvs_status_t nccl_push(void *opened, kvs_op_t *op)
+{
+    nccl_store_t *store = opened;
+
+    return store->job != NULL ? nccl_job_run(store, op) : kvs_devstore_push(store, op);
+}
+
+static kvs_status_t nccl_pull(void *opened, kvs_op_t *op)
+{
+    nccl_store_t *store = opened;
+
+    return store->job != NULL ? nccl_job_run(store, op) : kvs_devstore_pull(store, op);
+}
+
+static kvs_status_t nccl_pushpull(void *opened, kvs_op_t *op)
+{
+    nccl_store_t *store = opened;
+
+    return store->job != NULL ? nccl_job_run(store, op) : kvs_devstore_pushpull(store, op);
+}
+
+static kvs_status_t nccl_broadcast(void *opened, kvs_op_t *op)
+{
+    nccl_store_t *store = opened;
+    kvs_status_t status;
+
+    if (store->job != NULL) {
+        return nccl_job_run(store, op);
+    }
+    status = kvs_devstore_init(store, op);
+    return status == KVS_OK ? kvs_devstore_pull(store, op) : status;
+}
+
+/* ---- What changes the store ------------------------------------------------------------------------- */
+
+/* In a job nobody else waits for what was issued before. */
+static kvs_status_t begin_change(nccl_store_t *store, const char *what)
+{
+    kvs_status_t status = check_worker(store, what);
+
+    if (status == KVS_OK && store->job != NULL) {
+        status = nccl_job_drain(store);
+    }
+    return status == KVS_OK ? KVS_OK : kvs_fail_context(status, "%s", what);
+}
+
+/* What has been changed here must be changed by all: the next push holds the digests against each other. */
+static kvs_status_t end_change(nccl_store_t *store, kvs_status_t status, uint64_t digest)
+{
+    store->digest = status == KVS_OK ? digest : store->digest;
+    return status;
+}
+
+static kvs_status_t nccl_set_updater(void *opened, kvs_updater_t fn, void *arg)
+{
+    nccl_store_t *store = opened;
+    kvs_status_t status = begin_change(store, "set_updater");
+
+    status = status == KVS_OK ? kvs_devstore_set_updater(store, fn, arg) : status;
+    return end_change(store, status, nccl_digest_text(0, fn == NULL ? "no updater" : "an updater"));
+}
+
+static kvs_status_t nccl_set_optimizer(void *opened, const kvs_optimizer_spec_t *spec)
+{
+    nccl_store_t *store = opened;
+    kvs_status_t status = begin_change(store, "set_optimizer");
+
+    status = status == KVS_OK ? kvs_devstore_set_optimizer(store, spec) : status;
+    return end_change(store, status, nccl_digest_spec(0, spec));
+}
+
+static kvs_status_t nccl_set_optimizer_attr(void *opened, const kvs_param_t *attr)
+{
+    nccl_store_t *store = opened;
+    kvs_status_t status = begin_change(store, "set_optimizer_attr");
+
+    status = status == KVS_OK ? kvs_hoststore_set_optimizer_attr(store, attr) : status;
+    return end_change(store, status, nccl_digest_param(store->digest, attr));
+}
+
+static kvs_status_t nccl_save_optimizer_states(void *opened, const char *path, int dump_optimizer)
+{
+    nccl_store_t *store = opened;
+    kvs_status_t status = begin_change(store, "save_optimizer_states");
+
+    return status == KVS_OK ? kvs_devstore_save_optimizer_states(store, path, dump_optimizer)
+                            : status;
+}
+
+static kvs_status_t nccl_load_optimizer_states(void *opened, const char *path)
+{
+    nccl_store_t *store = opened;
+    kvs_status_t status = begin_change(store, "load_optimizer_states");
+
+    status = status == KVS_OK ? kvs_devstore_load_optimizer_states(store, path) : status;
+    return end_change(store, status, nccl_digest_text(store->digest, "load"));
+}
+
+/* Each process forgets its own; what comes of it is key_release. */
+static kvs_status_t nccl_delete_keys(void *store, kvs_key_entry_t *const *keys, size_t n_keys)
+{
+    (void)keys;
+    (void)n_keys;
+    return begin_change(store, "delete");
+}
+
+/* ---- What a store is, and the other processes ------------------------------------------------------- */
+
+static kvs_status_t give(const nccl_store_t *store, const char *what, int in_job, int alone,
+                         int *ret)
+{
+    kvs_status_t status = check_worker(store, what);
+
+    if (status == KVS_OK) {
+        *ret = store->job != NULL ? in_job : alone;
+    }
+    return status;
+}
+
+static kvs_status_t nccl_rank(void *opened, int *ret_rank)
+{
+    const nccl_store_t *store = opened;
+
+    return give(store, "rank", store->rank, 0, ret_rank);
+}
+
+static kvs_status_t nccl_num_workers(void *opened, int *ret_num_workers)
+{
+    const nccl_store_t *store = opened;
+
+    return give(store, "num_workers", store->n_workers, 1, ret_num_workers);
+}
+
+static kvs_status_t nccl_local_rank(void *opened, int *ret_local_rank)
+{
+    const nccl_store_t *store = opened;
+    int local = store->job == NULL ? 0 : kvs_net_node_local_rank(hvd_job_node(store->job));
+
+    return give(store, "local_rank", local, 0, ret_local_rank);
+}
+
+static kvs_status_t nccl_barrier(void *opened)
+{
+    nccl_store_t *store = opened;
+    kvs_status_t status = check_worker(store, "barrier");
+
+    return status == KVS_OK && store->job != NULL ? nccl_job_barrier(store) : status;
+}
+
+static kvs_status_t nccl_num_dead_nodes(void *opened, const char *role, int64_t timeout_ms,
+                                        int *ret_dead)
+{
+    nccl_store_t *store = opened;
+    int mask = strcmp(role, "worker") == 0 ? KVS_NET_WORKER : KVS_NET_SCHEDULER;
+    kvs_status_t status = check_worker(store, "num_dead_nodes");
+
+    if (status != KVS_OK || store->job == NULL || strcmp(role, "server") == 0) {
+        *ret_dead = 0;
+        return status;
+    }
+    return kvs_net_node_num_dead(hvd_job_node(store->job), mask, timeout_ms,
+                                 ar_net_timeout(store->timeout_ms), ret_dead);
+}
+
+static kvs_status_t nccl_run_server(void *opened)
+{
+    nccl_store_t *store = opened;
+
+    return store->scheduler != NULL
+               ? kvs_net_service_run(store->scheduler)
+               : kvs_fail(KVS_ERR_STATE,
+                          "run_server: this process is a worker; its role is set by KVSTORE_ROLE");
+}
+
+static void nccl_cancel(void *opened)
+{
+    nccl_store_t *store = opened;
+
+    if (store->scheduler != NULL) {
+        kvs_net_service_cancel(store->scheduler);
+    } else if (store->job != NULL) {
+        nccl_job_cancel(store);
+    }
 }
 
 static const kvs_backend_ops_t nccl_ops = {
@@ -70,16 +356,26 @@ static const kvs_backend_ops_t nccl_ops = {
     .open = nccl_open,
     .close = nccl_close,
     .key_release = kvs_devstore_key_release,
-    .issue = kvs_devstore_issue,
-    .init = kvs_devstore_init,
-    .push = kvs_devstore_push,
-    .pull = kvs_devstore_pull,
-    .pushpull = kvs_devstore_pushpull,
-    .set_updater = kvs_devstore_set_updater,
-    .set_optimizer = kvs_devstore_set_optimizer,
-    .set_optimizer_attr = kvs_hoststore_set_optimizer_attr,
-    .save_optimizer_states = kvs_devstore_save_optimizer_states,
-    .load_optimizer_states = kvs_devstore_load_optimizer_states,
+    .issue = nccl_issue,
+    .init = nccl_init,
+    .push = nccl_push,
+    .pull = nccl_pull,
+    .pushpull = nccl_pushpull,
+    .broadcast = nccl_broadcast,
+    .set_updater = nccl_set_updater,
+    .set_optimizer = nccl_set_optimizer,
+    .set_optimizer_attr = nccl_set_optimizer_attr,
+    .save_optimizer_states = nccl_save_optimizer_states,
+    .load_optimizer_states = nccl_load_optimizer_states,
+    .rank = nccl_rank,
+    .num_workers = nccl_num_workers,
+    .local_rank = nccl_local_rank,
+    .barrier = nccl_barrier,
+    .num_dead_nodes = nccl_num_dead_nodes,
+    .run_server = nccl_run_server,
+    .delete_keys = nccl_delete_keys,
+    .cancel = nccl_cancel,
+    .store_mode = nccl_store_mode,
 };
 
 static const int32_t nccl_device_types[] = {KVS_DEVICE_CUDA};
@@ -89,18 +385,23 @@ static const kvs_option_info_t nccl_options[] = {
      .type = "bool",
      .preset = "0",
      .doc = "go through NCCL on one device too, for tests; else the device sums by itself"},
+    {.name = "stall_warning",
+     .type = "time",
+     .preset = "30",
+     .doc = "seconds after which a worker that has not submitted a key is warned of; 0: never"},
+    AR_JOB_OPTIONS,
 };
 
 static const kvs_backend_t nccl_backend = {
     .size = sizeof(nccl_backend),
-    .capabilities = KVS_CAN_OPTIMIZER | KVS_KEEPS_WEIGHTS,
+    .capabilities = KVS_CAN_OPTIMIZER | KVS_KEEPS_WEIGHTS | KVS_CAN_MULTI_WORKER,
     .name = "nccl",
     .dtypes = KVS_DTYPES_ALL,
     .n_device_types = 1,
     .device_types = nccl_device_types,
     .ops = &nccl_ops,
     .options = nccl_options,
-    .n_options = 1,
+    .n_options = sizeof(nccl_options) / sizeof(nccl_options[0]),
     .flags = KVS_BACKEND_WHOLE_CALLS,
 };
 

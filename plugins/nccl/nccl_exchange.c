@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* nccl_exchange.c - all keys of an exchange go in one group of NCCL. Groups are issued under one lock,
  * whole and one after the other, so that all communicators see the same order. A thread watches what
- * is under way: by the time-out, or when NCCL reports an error, it aborts the communicators and
- * keeps the text for whoever asks. */
+ * is under way: by the time-out, when NCCL reports an error, or when a job is over, it has the communicators
+ * aborted and keeps the text for whoever asks. An abort may take its time: it has a thread of its own.
+ *
+ * Lock order: issue_lock (calls of NCCL with a set, and the list of sets), then lock (what is under way). */
 #include "nccl_exchange.h"
+
+#include <kvstore/allreduce.h>
 
 #include <pthread.h>
 #include <stdio.h>
@@ -11,8 +15,9 @@
 #include <string.h>
 #include <time.h>
 
-#define WATCH_MS   10
-#define MAX_FAILED 64 /* failures that are remembered */
+#define WATCH_MS       10
+#define MAX_FAILED     64   /* failures that are remembered */
+#define ABORT_SHOWN_MS 2000 /* so long who is told of a failure waits for the abort */
 
 /* What is under way on one set. */
 typedef struct flight {
@@ -30,11 +35,24 @@ typedef struct failure {
     uint64_t ticket; /* 0: none */
     nccl_set_t *set;
     kvs_status_t status;
-    char text[512];
+    char keys[128];
+    char text[768];
 } failure_t;
 
+/* Communicators that are to be aborted, and who is to be told. */
+typedef struct doom {
+    nccl_set_t *set;
+    size_t n;
+    ncclComm_t comms[NCCL_MAX_DEVICES];
+    const nccl_peers_t *peers;
+    kvs_status_t status;
+    char text[768];
+} doom_t;
+
+static pthread_mutex_t issue_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t aborted = PTHREAD_COND_INITIALIZER;
 static flight_t *flights;
 static failure_t failures[MAX_FAILED];
 static size_t n_failures;
@@ -49,6 +67,86 @@ static int64_t now_ms(void)
     return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
 }
 
+static int start_thread(void *(*main)(void *), void *arg)
+{
+    pthread_attr_t attributes;
+    pthread_t thread;
+    int error;
+
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    error = pthread_create(&thread, &attributes, main, arg);
+    pthread_attr_destroy(&attributes);
+    return error;
+}
+
+/* ---- Aborts -------------------------------------------------------------------------------------- */
+
+static void *carry_out(void *arg)
+{
+    doom_t *doom = arg;
+
+    if (doom->peers != NULL && doom->status != KVS_OK) {
+        doom->peers->fail(doom->peers->arg, doom->status, doom->text);
+    }
+    for (size_t i = 0; i < doom->n; i++) {
+        (void)nccl(ncclCommAbort)(doom->comms[i]); /* nothing more can be done about it */
+    }
+    pthread_mutex_lock(&lock);
+    doom->set->n_aborting--;
+    pthread_cond_broadcast(&aborted);
+    pthread_mutex_unlock(&lock);
+    free(doom);
+    return NULL;
+}
+
+/* Take the communicators from the set, which is made anew at its next use, and have them aborted. */
+static void doom_locked(nccl_set_t *set, kvs_status_t status, const char *text)
+{
+    doom_t *doom = calloc(1, sizeof(*doom));
+
+    set->is_made = 0;
+    if (doom == NULL) {
+        kvs_log(KVS_LOG_ERROR, "nccl",
+                "no memory to abort communicators: they are left as they are");
+        memset(set->comms, 0, sizeof(set->comms));
+        return;
+    }
+    doom->set = set;
+    doom->peers = set->world.peers;
+    doom->status = status;
+    snprintf(doom->text, sizeof(doom->text), "%s", text);
+    for (size_t i = 0; i < set->n; i++) {
+        if (set->comms[i] != NULL) {
+            doom->comms[doom->n++] = set->comms[i];
+            set->comms[i] = NULL;
+        }
+    }
+    set->n_aborting++;
+    if (start_thread(carry_out, doom) != 0) {
+        pthread_mutex_unlock(&lock);
+        (void)carry_out(doom);
+        pthread_mutex_lock(&lock);
+    }
+}
+
+/* Wait, for some time, until nothing of the set is being aborted. */
+static int await_aborts_locked(const nccl_set_t *set, int64_t timeout_ms)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += timeout_ms / 1000;
+    until.tv_nsec += timeout_ms % 1000 * 1000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    while (set->n_aborting > 0 &&
+           (timeout_ms == 0 ? pthread_cond_wait(&aborted, &lock)
+                            : pthread_cond_timedwait(&aborted, &lock, &until)) == 0) {
+    }
+    return set->n_aborting == 0;
+}
+
 /* ---- Failures ------------------------------------------------------------------------------------ */
 
 static int has_landed(const flight_t *flight)
@@ -61,97 +159,138 @@ static int has_landed(const flight_t *flight)
     return 1;
 }
 
-static void remember_locked(const flight_t *flight, kvs_status_t status, const char *why)
+static const char *remember_locked(const flight_t *flight, kvs_status_t status, const char *why)
 {
     failure_t *failure = &failures[n_failures++ % MAX_FAILED];
     char devices[256];
 
+    if (failure->ticket != 0) {
+        failure->set->n_forgotten++;
+    }
     failure->ticket = flight->ticket;
     failure->set = flight->set;
     failure->status = status;
+    memcpy(failure->keys, flight->keys, sizeof(failure->keys));
     snprintf(failure->text, sizeof(failure->text),
-             "NCCL over %s: the exchange of %s failed: %s; its values are not to be used, the "
-             "communicators are made anew",
-             nccl_set_devices(flight->set, devices), flight->keys, why);
-    flight->set->owes = flight->ticket;
-    memcpy(flight->set->text, failure->text, sizeof(flight->set->text));
+             "NCCL over %s: the exchange of %s failed: %s; its values are not to be used%s",
+             nccl_set_devices(flight->set, devices), flight->keys, why,
+             flight->set->world.peers != NULL ? "" : ", the communicators are made anew");
+    return failure->text;
 }
 
-/* Abort a set: all that is still under way on it has failed. The exchange `told` has been told already. */
-static void fail_set_locked(nccl_set_t *set, kvs_status_t status, const char *why, uint64_t told)
+/* Abort a set: all that is still under way on it has failed. */
+static void fail_set_locked(nccl_set_t *set, kvs_status_t status, const char *why)
 {
-    for (flight_t **at = &flights; *at != NULL;) {
-        flight_t *flight = *at;
+    char text[768];
 
+    snprintf(text, sizeof(text), "%s", why);
+    for (flight_t **at = &flights, *flight; (flight = *at) != NULL;) {
         if (flight->set != set) {
             at = &flight->next;
             continue;
         }
-        if (flight->ticket != told && !has_landed(flight)) {
-            remember_locked(flight, status, why);
+        if (!has_landed(flight)) {
+            snprintf(text, sizeof(text), "%s", remember_locked(flight, status, why));
         }
         *at = flight->next;
         free(flight);
     }
-    nccl_set_abort(set);
+    doom_locked(set, status, text);
 }
 
-kvs_status_t nccl_settle(kvs_devstore_t *store, uint64_t ticket)
+kvs_status_t nccl_settle(uint64_t ticket)
 {
     kvs_status_t status = KVS_OK;
 
-    (void)store;
     pthread_mutex_lock(&lock);
     for (size_t i = 0; i < MAX_FAILED && ticket != 0; i++) {
         if (failures[i].ticket == ticket) {
-            status = kvs_fail(failures[i].status, "%s", failures[i].text);
             failures[i].ticket = 0;
-            if (failures[i].set->owes == ticket) {
-                failures[i].set->owes = 0;
-            }
+            status = kvs_fail(failures[i].status, "%s", failures[i].text);
+            (void)await_aborts_locked(failures[i].set, ABORT_SHOWN_MS);
+            break;
         }
     }
     pthread_mutex_unlock(&lock);
     return status;
 }
 
-/* ---- Watching ------------------------------------------------------------------------------------ */
-
-static void look_locked(flight_t **at, flight_t **ret_next)
+/* What failed on a set and nobody has been told of is told now, all of it: the oldest with its text, the
+ * others by their keys. */
+static kvs_status_t tell_debt_locked(nccl_set_t *set)
 {
-    flight_t *flight = *at;
-    const char *text = "";
-    ncclResult_t state = nccl_set_state(flight->set, &text);
-    char why[300];
+    failure_t *oldest = NULL;
+    char others[512] = "";
+    size_t n = set->n_forgotten, at = 0;
 
-    *ret_next = NULL;
-    if (state != ncclSuccess && state != ncclInProgress) {
-        snprintf(why, sizeof(why), "%s: %s", nccl(ncclGetErrorString)(state), text);
-        fail_set_locked(flight->set, KVS_ERR_PLUGIN, why, 0);
-    } else if (has_landed(flight)) {
-        *at = flight->next;
-        free(flight);
-    } else if (now_ms() >= flight->deadline_ms) {
-        snprintf(why, sizeof(why), "it was not done after %lld ms", (long long)flight->timeout_ms);
-        fail_set_locked(flight->set, KVS_ERR_TIMEOUT, why, 0);
-    } else {
-        *ret_next = flight;
+    for (size_t i = 0; i < MAX_FAILED; i++) {
+        failure_t *failure = &failures[(n_failures + i) % MAX_FAILED];
+
+        if (failure->ticket == 0 || failure->set != set) {
+            continue;
+        }
+        failure->ticket = 0;
+        if (oldest == NULL) {
+            oldest = failure;
+        } else if (at < sizeof(others) - 160) {
+            at += (size_t)snprintf(others + at, sizeof(others) - at, "%s%s",
+                                   at == 0 ? "; so did those of " : ", ", failure->keys);
+        } else {
+            n++;
+        }
     }
+    set->n_forgotten = 0;
+    if (n > 0 && at < sizeof(others)) {
+        snprintf(others + at, sizeof(others) - at, "; and %zu more", n);
+    }
+    return oldest == NULL ? KVS_OK : kvs_fail(KVS_ERR_PLUGIN, "%s%s", oldest->text, others);
 }
 
-/* Look at every flight; those that end take themselves off the list. */
+/* ---- Watching ------------------------------------------------------------------------------------ */
+
+/* Whether it stays under way. */
+static int look_locked(flight_t **at)
+{
+    flight_t *flight = *at;
+    const nccl_peers_t *peers = flight->set->world.peers;
+    const char *text = "";
+    ncclResult_t state = nccl_set_state(flight->set, &text);
+    char why[600];
+
+    if (flight->set->is_issuing) { /* who issues waits for it, and finds out */
+        return 1;
+    }
+    if (state != ncclSuccess && state != ncclInProgress) {
+        snprintf(why, sizeof(why), "%s: %s", nccl(ncclGetErrorString)(state), text);
+        fail_set_locked(flight->set, KVS_ERR_PLUGIN, why);
+        return 0;
+    }
+    if (has_landed(flight)) {
+        *at = flight->next;
+        free(flight);
+        return 0;
+    }
+    if (now_ms() >= flight->deadline_ms) {
+        snprintf(why, sizeof(why), "it was not done after %lld ms", (long long)flight->timeout_ms);
+        fail_set_locked(flight->set, KVS_ERR_TIMEOUT, why);
+        return 0;
+    }
+    if (peers != NULL && peers->check(peers->arg) != KVS_OK) {
+        snprintf(why, sizeof(why), "%s", kvs_plugin_host->last_error());
+        fail_set_locked(flight->set, KVS_ERR_PEER, why);
+        return 0;
+    }
+    return 1;
+}
+
+/* Look at every flight; those that end take themselves, and a failure others, off the list. */
 static void look_at_all_locked(void)
 {
-    flight_t **at = &flights, *stays;
-
-    while (*at != NULL) {
-        look_locked(at, &stays);
-        if (stays != NULL) {
-            at = &stays->next;
-        } else if (flights == NULL) {
-            return;
+    for (flight_t **at = &flights; *at != NULL;) {
+        if (look_locked(at)) {
+            at = &(*at)->next;
         } else {
-            at = &flights; /* a failure takes others off too */
+            at = &flights;
         }
     }
 }
@@ -175,30 +314,21 @@ static void *watch(void *arg)
 
 static kvs_status_t begin_watching_locked(void)
 {
-    pthread_attr_t attributes;
-    pthread_t thread;
-    int error;
+    int error = is_watching ? 0 : start_thread(watch, NULL);
 
-    if (is_watching) {
-        return KVS_OK;
-    }
-    pthread_attr_init(&attributes);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    error = pthread_create(&thread, &attributes, watch, NULL);
-    pthread_attr_destroy(&attributes);
-    if (error != 0) {
-        return kvs_fail(KVS_ERR_NO_MEMORY, "no thread to watch over NCCL: %s", strerror(error));
-    }
-    is_watching = 1;
-    return KVS_OK;
+    is_watching = is_watching || error == 0;
+    return error == 0
+               ? KVS_OK
+               : kvs_fail(KVS_ERR_NO_MEMORY, "no thread to watch over NCCL: %s", strerror(error));
 }
 
 /* ---- One exchange -------------------------------------------------------------------------------- */
 
 typedef struct exchange {
     const kvs_provider_t *provider;
-    const kvs_collective_item_t *items;
+    const nccl_item_t *items;
     size_t n_items;
+    nccl_set_t **used;  /* of each item */
     int64_t timeout_ms; /* 0: for ever */
     uint64_t ticket;
 } exchange_t;
@@ -214,40 +344,47 @@ static ncclDataType_t nccl_dtype(kvs_dtype_t dtype)
     return types[kvs_dtype_index(dtype)];
 }
 
-static ncclResult_t call_one(const kvs_collective_item_t *item, size_t i, ncclComm_t comm,
-                             cudaStream_t stream)
+static ncclRedOp_t nccl_op(int reduce)
 {
-    ncclDataType_t dtype = nccl_dtype(item->key->dtype);
-    size_t n = (size_t)item->n;
-
-    if (item->is_broadcast) {
-        return nccl(ncclBroadcast)(item->src[i], item->dst[i], n, dtype, item->root, comm, stream);
-    }
-    if (item->root >= 0) {
-        return nccl(ncclReduce)(item->src[i], item->dst[i], n, dtype, ncclSum, item->root, comm,
-                                stream);
-    }
-    return nccl(ncclAllReduce)(item->src[i], item->dst[i], n, dtype, ncclSum, comm, stream);
+    return reduce == KVS_REDUCE_MIN ? ncclMin : reduce == KVS_REDUCE_MAX ? ncclMax : ncclSum;
 }
 
-static ncclResult_t call_all(const kvs_provider_t *provider, const kvs_collective_item_t *items,
-                             size_t n_items, nccl_set_t **used)
+static ncclResult_t call_one(const nccl_item_t *item, size_t i, ncclComm_t comm,
+                             cudaStream_t stream)
+{
+    const kvs_collective_item_t *at = &item->at;
+    ncclDataType_t dtype = nccl_dtype(at->key->dtype);
+    ncclRedOp_t op = nccl_op(item->reduce);
+    size_t n = (size_t)at->n;
+
+    if (at->is_broadcast) {
+        return nccl(ncclBroadcast)(at->src[i], at->dst[i], n, dtype, at->root, comm, stream);
+    }
+    if (at->root >= 0) {
+        return nccl(ncclReduce)(at->src[i], at->dst[i], n, dtype, op, at->root, comm, stream);
+    }
+    return nccl(ncclAllReduce)(at->src[i], at->dst[i], n, dtype, op, comm, stream);
+}
+
+static ncclResult_t call_all(const exchange_t *args)
 {
     ncclResult_t result = nccl(ncclGroupStart)(), end;
 
-    for (size_t k = 0; k < n_items; k++) {
-        for (size_t i = 0; i < items[k].n_devices; i++) {
+    for (size_t k = 0; k < args->n_items; k++) {
+        const nccl_item_t *item = &args->items[k];
+
+        for (size_t i = 0; i < item->at.n_devices; i++) {
             void *stream;
 
             if (result != ncclSuccess && result != ncclInProgress) {
                 break;
             }
-            if (provider->enter(items[k].queues[i], &stream) != KVS_OK) {
+            if (args->provider->enter(item->at.queues[i], &stream) != KVS_OK) {
                 result = ncclUnhandledCudaError;
                 break;
             }
-            result = call_one(&items[k], i, used[k]->comms[i], stream);
-            provider->leave(items[k].queues[i]);
+            result = call_one(item, i, args->used[k]->comms[i], stream);
+            args->provider->leave(item->at.queues[i]);
         }
     }
     end = nccl(ncclGroupEnd)();
@@ -264,8 +401,18 @@ static const char *name_of(const kvs_key_entry_t *key, char text[96])
     return text;
 }
 
+static int is_first_use(const exchange_t *args, size_t k)
+{
+    size_t j = 0;
+
+    while (args->used[j] != args->used[k]) {
+        j++;
+    }
+    return j == k;
+}
+
 /* Note that the items of `set` are under way. */
-static kvs_status_t take_off_locked(const exchange_t *args, nccl_set_t *set, nccl_set_t **used)
+static kvs_status_t take_off_locked(const exchange_t *args, nccl_set_t *set)
 {
     flight_t *flight = calloc(1, sizeof(*flight));
     const kvs_collective_item_t *first = NULL;
@@ -277,8 +424,8 @@ static kvs_status_t take_off_locked(const exchange_t *args, nccl_set_t *set, ncc
         return kvs_fail(KVS_ERR_NO_MEMORY, "no memory to watch over an exchange");
     }
     for (size_t k = 0; k < args->n_items; k++) {
-        if (used[k] == set) {
-            first = first == NULL ? &args->items[k] : first;
+        if (args->used[k] == set) {
+            first = first == NULL ? &args->items[k].at : first;
             n_keys++;
         }
     }
@@ -305,85 +452,137 @@ static kvs_status_t take_off_locked(const exchange_t *args, nccl_set_t *set, ncc
     return KVS_OK;
 }
 
-static int is_first_use(nccl_set_t *const *used, size_t k)
+/* Have all sets, with communicators; nobody else aborts them from here on. */
+static kvs_status_t take_sets(const exchange_t *args)
 {
-    size_t j = 0;
+    kvs_status_t status = KVS_OK;
 
-    while (used[j] != used[k]) {
-        j++;
+    for (size_t k = 0; k < args->n_items && status == KVS_OK; k++) {
+        status = nccl_set_find(&args->items[k].at, args->items[k].world, &args->used[k]);
     }
-    return j == k;
+    pthread_mutex_lock(&lock);
+    status = status == KVS_OK ? begin_watching_locked() : status;
+    for (size_t k = 0; k < args->n_items && status == KVS_OK; k++) {
+        char devices[256];
+
+        status = tell_debt_locked(args->used[k]);
+        if (status == KVS_OK && !await_aborts_locked(args->used[k], args->timeout_ms)) {
+            status = kvs_fail(KVS_ERR_TIMEOUT,
+                              "NCCL over %s: earlier communicators are still being aborted",
+                              nccl_set_devices(args->used[k], devices));
+        }
+    }
+    for (size_t k = 0; k < args->n_items && status == KVS_OK; k++) {
+        args->used[k]->is_issuing = 1;
+    }
+    pthread_mutex_unlock(&lock);
+    return status;
 }
 
-/* After the call: wait until NCCL has taken it, and watch it; what fails is aborted. */
-static kvs_status_t follow_locked(const exchange_t *args, ncclResult_t result, nccl_set_t **used)
+static kvs_status_t make_sets(const exchange_t *args)
 {
+    kvs_status_t status = KVS_OK;
+
+    for (size_t k = 0; k < args->n_items && status == KVS_OK; k++) {
+        nccl_set_t *set = args->used[k];
+
+        if (!set->is_made) {
+            status = nccl_set_make(args->provider, set, &args->items[k].at, args->timeout_ms);
+            pthread_mutex_lock(&lock);
+            set->is_made = status == KVS_OK;
+            pthread_mutex_unlock(&lock);
+        }
+    }
+    return status;
+}
+
+/* Call NCCL, and wait until it has taken the call. */
+static kvs_status_t call_and_wait(const exchange_t *args)
+{
+    ncclResult_t result = call_all(args);
     kvs_status_t status = KVS_OK;
     char devices[256];
 
     if (result != ncclSuccess && result != ncclInProgress) {
-        status = kvs_fail(KVS_ERR_PLUGIN, "NCCL over %s: %s: %s; NCCL_DEBUG=WARN tells more",
-                          nccl_set_devices(used[0], devices), nccl(ncclGetErrorString)(result),
-                          nccl(ncclGetLastError)(NULL));
+        return kvs_fail(KVS_ERR_PLUGIN, "NCCL over %s: %s: %s; NCCL_DEBUG=WARN tells more",
+                        nccl_set_devices(args->used[0], devices), nccl(ncclGetErrorString)(result),
+                        nccl(ncclGetLastError)(NULL));
     }
     for (size_t k = 0; k < args->n_items && status == KVS_OK; k++) {
-        if (is_first_use(used, k)) {
-            status = nccl_set_wait(used[k], args->timeout_ms);
-            if (status == KVS_OK) {
-                status = take_off_locked(args, used[k], used);
-            }
+        status = is_first_use(args, k) ? nccl_set_wait(args->used[k], args->timeout_ms) : KVS_OK;
+    }
+    return status;
+}
+
+/* Watch what was issued; what failed is aborted, with all that was issued before on the same sets. */
+static kvs_status_t leave_sets(exchange_t *args, kvs_status_t status)
+{
+    char text[768];
+
+    pthread_mutex_lock(&lock);
+    args->ticket = ++last_ticket;
+    for (size_t k = 0; k < args->n_items && status == KVS_OK; k++) {
+        status = is_first_use(args, k) ? take_off_locked(args, args->used[k]) : KVS_OK;
+    }
+    snprintf(text, sizeof(text), "%s", status == KVS_OK ? "" : kvs_plugin_host->last_error());
+    for (size_t k = 0; k < args->n_items; k++) {
+        nccl_set_t *set = args->used[k];
+
+        set->is_issuing = 0;
+        if (status != KVS_OK && is_first_use(args, k)) {
+            fail_set_locked(
+                set, status,
+                set->world.peers != NULL ? text : "an exchange that was issued with it failed");
         }
+    }
+    for (size_t i = 0; i < MAX_FAILED && status != KVS_OK; i++) {
+        failures[i].ticket = failures[i].ticket == args->ticket ? 0 : failures[i].ticket;
     }
     for (size_t k = 0; k < args->n_items && status != KVS_OK; k++) {
-        if (is_first_use(used, k)) {
-            fail_set_locked(used[k], status, "an exchange that was issued with it failed",
-                            args->ticket);
-        }
+        (void)await_aborts_locked(args->used[k], ABORT_SHOWN_MS);
     }
-    return status;
-}
-
-static kvs_status_t exchange_locked(exchange_t *args, nccl_set_t **used)
-{
-    kvs_status_t status = begin_watching_locked();
-
-    for (size_t k = 0; k < args->n_items && status == KVS_OK; k++) {
-        status = nccl_set_get(args->provider, &args->items[k], args->timeout_ms, &used[k]);
-    }
-    if (status != KVS_OK) {
-        return status;
-    }
-    args->ticket = ++last_ticket;
-    status = follow_locked(args, call_all(args->provider, args->items, args->n_items, used), used);
     pthread_cond_signal(&changed);
+    pthread_mutex_unlock(&lock);
+    return status == KVS_OK ? KVS_OK : kvs_fail(status, "%s", text);
+}
+
+static kvs_status_t run(exchange_t *args)
+{
+    kvs_status_t status;
+
+    pthread_mutex_lock(&issue_lock);
+    status = take_sets(args);
+    if (status == KVS_OK) {
+        status = make_sets(args);
+        status = leave_sets(args, status == KVS_OK ? call_and_wait(args) : status);
+    }
+    pthread_mutex_unlock(&issue_lock);
     return status;
 }
 
-kvs_status_t nccl_exchange(kvs_devstore_t *store, const kvs_collective_item_t *items,
-                           size_t n_items, uint64_t *ret_ticket)
+kvs_status_t nccl_exchange(const nccl_item_t *items, size_t n_items, int64_t timeout_ms,
+                           uint64_t *ret_ticket)
 {
-    exchange_t args = {.items = items, .n_items = n_items, .timeout_ms = nccl_timeout_ms(store)};
-    nccl_set_t **used = calloc(n_items, sizeof(*used));
+    exchange_t args = {.items = items, .n_items = n_items, .timeout_ms = timeout_ms};
     kvs_status_t status = kvs_provider_find(KVS_DEVICE_CUDA, &args.provider);
     char key[96];
 
-    if (used == NULL) {
+    args.used = calloc(n_items, sizeof(*args.used));
+    if (args.used == NULL) {
         return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for an exchange of %zu keys", n_items);
     }
-    if (status == KVS_OK) {
-        pthread_mutex_lock(&lock);
-        status = exchange_locked(&args, used);
-        pthread_mutex_unlock(&lock);
-    }
-    free(used);
+    status = status == KVS_OK ? run(&args) : status;
+    free(args.used);
     if (status != KVS_OK) {
-        return n_items == 1 ? kvs_fail_context(status, "%s", name_of(items[0].key, key))
-                            : kvs_fail_context(status, "%s and %zu others",
-                                               name_of(items[0].key, key), n_items - 1);
+        name_of(items[0].at.key, key);
+        return n_items == 1 ? kvs_fail_context(status, "%s", key)
+                            : kvs_fail_context(status, "%s and %zu others", key, n_items - 1);
     }
     *ret_ticket = args.ticket;
     return KVS_OK;
 }
+
+/* ---- Life ---------------------------------------------------------------------------------------- */
 
 void nccl_exchange_open(void)
 {
@@ -392,11 +591,55 @@ void nccl_exchange_open(void)
     pthread_mutex_unlock(&lock);
 }
 
-void nccl_exchange_close(int64_t timeout_ms)
+/* Nothing is under way any more that anybody waits for. */
+static void drop_flights(const nccl_peers_t *peers)
 {
     pthread_mutex_lock(&lock);
-    if (--n_stores == 0) {
-        nccl_sets_close(timeout_ms);
+    for (flight_t **at = &flights, *flight; (flight = *at) != NULL;) {
+        if (flight->set->world.peers == peers) {
+            *at = flight->next;
+            free(flight);
+        } else {
+            at = &flight->next;
+        }
     }
     pthread_mutex_unlock(&lock);
+}
+
+void nccl_exchange_close(int64_t timeout_ms)
+{
+    int is_last;
+
+    pthread_mutex_lock(&lock);
+    is_last = --n_stores == 0;
+    pthread_mutex_unlock(&lock);
+    if (is_last) {
+        pthread_mutex_lock(&issue_lock);
+        drop_flights(NULL);
+        nccl_sets_close(NULL, timeout_ms);
+        pthread_mutex_unlock(&issue_lock);
+    }
+}
+
+int nccl_exchange_close_world(const nccl_peers_t *peers, int is_over, int64_t timeout_ms)
+{
+    int is_done = 1;
+
+    pthread_mutex_lock(&issue_lock);
+    drop_flights(peers);
+    pthread_mutex_lock(&lock);
+    for (nccl_set_t *set = nccl_sets_first(); set != NULL && is_over; set = set->next) {
+        if (set->is_made && set->world.peers == peers) {
+            doom_locked(set, KVS_OK, "");
+        }
+    }
+    for (nccl_set_t *set = nccl_sets_first(); set != NULL; set = set->next) {
+        if (set->world.peers == peers) {
+            is_done &= await_aborts_locked(set, ABORT_SHOWN_MS);
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    nccl_sets_close(peers, timeout_ms);
+    pthread_mutex_unlock(&issue_lock);
+    return is_done;
 }

@@ -5,17 +5,24 @@
 
 #include "nccl_set.h"
 
-/* Members of kvs_collective_t. What fails later than the exchange is told by settle, or, to an operation
- * that has ended by then, at the next exchange over the same devices. */
-kvs_status_t nccl_exchange(kvs_devstore_t *store, const kvs_collective_item_t *items,
-                           size_t n_items, uint64_t *ret_ticket);
-kvs_status_t nccl_settle(kvs_devstore_t *store, uint64_t ticket);
+/* An exchange of a key. In a world the devices are this process's, ascending, the root counts devices of
+ * all, and all members call with the same items in the same order. */
+typedef struct nccl_item {
+    kvs_collective_item_t at;
+    const nccl_world_t *world; /* NULL: this process alone */
+    int reduce;                /* KVS_REDUCE_SUM, _MIN or _MAX */
+} nccl_item_t;
 
-/* The time-out of a store in milliseconds; 0: for ever. */
-int64_t nccl_timeout_ms(const kvs_devstore_t *store);
+/* Queue all items, in one group of NCCL, and return. What fails later is told by settle, or, to an operation
+ * that has ended by then, at the next exchange over the same devices; in a world also to all others. */
+kvs_status_t nccl_exchange(const nccl_item_t *items, size_t n_items, int64_t timeout_ms,
+                           uint64_t *ret_ticket);
+kvs_status_t nccl_settle(uint64_t ticket);
 
-/* A store more or less; with the last one the communicators end. */
+/* A store more or less; with the last one the communicators of this process alone end. */
 void nccl_exchange_open(void);
 void nccl_exchange_close(int64_t timeout_ms);
+/* A world ends; `is_over`: not all of it is there any more. 0: aborts still go on: `peers` must stay. */
+int nccl_exchange_close_world(const nccl_peers_t *peers, int is_over, int64_t timeout_ms);
 
 #endif

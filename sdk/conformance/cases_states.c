@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cases_states.c - states of optimizers in files, seen by what the next pushes do. With several workers
- * rank 0 saves and loads, between barriers. sgd as in cases_optimizer.c: m = momentum * m - lr * g, then
- * w += m, in numbers that are exact. */
+ * whoever has the states saves and loads, between barriers. sgd as in cases_optimizer.c:
+ * m = momentum * m - lr * g, then w += m, in numbers that are exact. */
 #include "themes.h"
 
 #include <stdio.h>
@@ -23,6 +23,12 @@ static cf_array_t *f32(cf_t *t, double value)
 
 /* ---- Files --------------------------------------------------------------------------------------- */
 
+/* Where updaters of the program run, the states are in each process too: all save and load then. */
+static bool keeps_states(const cf_t *t)
+{
+    return t->rank == 0 || (t->traits & CF_UPDATER) != 0;
+}
+
 /* A name of this case alone. */
 static const char *file_of(cf_t *t, const char *name)
 {
@@ -37,7 +43,7 @@ static const char *file_of(cf_t *t, const char *name)
 static void save(cf_t *t, const char *path, int dump_optimizer)
 {
     CF_OK(t, kvs_store_barrier(t->store));
-    if (t->rank == 0) {
+    if (keeps_states(t)) {
         CF_OK(t, kvs_store_save_optimizer_states(t->store, path, dump_optimizer));
     }
     CF_OK(t, kvs_store_barrier(t->store));
@@ -46,7 +52,7 @@ static void save(cf_t *t, const char *path, int dump_optimizer)
 static void load(cf_t *t, const char *path)
 {
     CF_OK(t, kvs_store_barrier(t->store));
-    if (t->rank == 0) {
+    if (keeps_states(t)) {
         CF_OK(t, kvs_store_load_optimizer_states(t->store, path));
     }
     CF_OK(t, kvs_store_barrier(t->store));
@@ -56,7 +62,7 @@ static void load(cf_t *t, const char *path)
 static void refuse(cf_t *t, const char *path, kvs_status_t want, const char *part)
 {
     CF_OK(t, kvs_store_barrier(t->store));
-    if (t->rank == 0) {
+    if (keeps_states(t)) {
         CF_FAIL(t, kvs_store_load_optimizer_states(t->store, path), want, part);
     }
     CF_OK(t, kvs_store_barrier(t->store));
@@ -404,12 +410,12 @@ static void bad_file(cf_t *t)
     refuse(t, file_of(t, "missing"), KVS_ERR_NOT_FOUND, "missing");
     push(t, &a);
     for (size_t n = 0; n < 400; n += 57) {
-        if (t->rank == 0) {
+        if (keeps_states(t)) {
             copy_part(t, path, part, n);
         }
         refuse(t, part, KVS_ERR_FORMAT, "part");
     }
-    if (t->rank == 0) {
+    if (keeps_states(t)) {
         copy_part(t, "/proc/self/exe", part, 4096);
     }
     refuse(t, part, KVS_ERR_FORMAT, "part");
@@ -425,7 +431,7 @@ static void unwritable(cf_t *t)
 
     set_sgd(t);
     push(t, &a);
-    if (t->rank == 0) {
+    if (keeps_states(t)) {
         CF_FAIL(t, kvs_store_save_optimizer_states(t->store, path, 1), KVS_ERR_IO, path);
     }
     push(t, &a);
@@ -436,7 +442,7 @@ static void needs_optimizer(cf_t *t)
     const char *path = file_of(t, "needs_optimizer"), *none = file_of(t, "none");
     model_t a = begin(t, cf_key(t, 1));
 
-    if (t->rank == 0) {
+    if (keeps_states(t)) {
         CF_FAIL(t, kvs_store_save_optimizer_states(t->store, none, 0), KVS_ERR_STATE, "optimizer");
         cf_want_true(t, access(none, F_OK) != 0, "nothing is written");
     }

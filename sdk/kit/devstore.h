@@ -40,11 +40,6 @@ typedef struct kvs_dev_task {
     size_t n_values, n_outs; /* the first so many of the group's */
 } kvs_dev_task_t;
 
-static inline int kvs_dev_is(const kvs_tensor_t *tensor)
-{
-    return tensor->device.type == KVS_DEVICE_CUDA || tensor->device.type == KVS_DEVICE_CUDA_MANAGED;
-}
-
 static inline kvs_devstore_key_t *kvs_dev_key(const kvs_key_entry_t *entry)
 {
     return entry->state;
@@ -66,20 +61,7 @@ void kvs_dev_tell(kvs_devstore_t *store, uint32_t reason, const char *what);
 
 typedef struct kvs_dev_marks kvs_dev_marks_t;
 
-/* Look at every device array of the group: the device is there, the stream is no trouble; and remember
- * where the streams are. */
-kvs_status_t kvs_dev_marks_take(kvs_devstore_t *store, kvs_group_t *group);
-void kvs_dev_marks_drop(kvs_devstore_t *store, kvs_group_t *group);
 void kvs_dev_marks_drop_all(kvs_devstore_t *store);
-/* Let the queue wait for all streams of the group. */
-kvs_status_t kvs_dev_marks_wait(const kvs_provider_t *provider, const kvs_group_t *group,
-                                kvs_queue_t *queue);
-/* Let all streams of the group wait for the mark. */
-kvs_status_t kvs_dev_marks_release(const kvs_provider_t *provider, const kvs_group_t *group,
-                                   const kvs_mark_t *mark);
-/* Whether the operation must not end before the device is done with the array: it lies on the host, or
- * nobody says whose stream is to wait. The per-thread stream can be reached by its own thread only. */
-int kvs_dev_is_awaited(const kvs_tensor_t *tensor);
 
 /* ---- Where a weight is ----------------------------------------------------------------------------- */
 

@@ -438,3 +438,20 @@ kvs_status_t kvs_dev_reserve_residuals(const kvs_dev_task_t *task, size_t n_plac
     }
     return status;
 }
+
+kvs_status_t kvs_devstore_settle(kvs_devstore_t *store, kvs_key_entry_t *entry,
+                                 const kvs_device_t *devices, size_t n_devices, size_t *ret_place)
+{
+    const kvs_devstore_key_t *key = kvs_dev_key(entry);
+    size_t i = 0;
+
+    while (i < n_devices && key->n_parts == 1 && key->parts[0].device.id != devices[i].id) {
+        i++;
+    }
+    if (key->n_parts == 1 && i < n_devices) {
+        *ret_place = i;
+        return KVS_OK;
+    }
+    *ret_place = 0;
+    return kvs_dev_move_home(store, entry);
+}

@@ -25,7 +25,7 @@ static job_t open_job(void)
 /* Whether the store keeps weights, so that init, push and pull are what it has. */
 static int keeps_weights(void)
 {
-    return strncmp(type_of_job(), "dist", 4) == 0;
+    return strncmp(type_of_job(), "dist", 4) == 0 || strcmp(type_of_job(), "nccl") == 0;
 }
 
 /* Whether it takes lists of keys and arrays, or one array of one key. */

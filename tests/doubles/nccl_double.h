@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #define DOUBLE_MAX_RANKS   64
-#define DOUBLE_CHUNK_BYTES 65536
+#define DOUBLE_CHUNK_BYTES (1 << 19) /* of which memory is there where it is used */
 
 typedef enum double_verb {
     ALL_REDUCE,

@@ -6,6 +6,7 @@
 
 #include "half.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -88,11 +89,15 @@ static int all_have(const double_clique_t *clique, int taken, uint64_t number)
 
 static int wait_for_all(double_clique_t *clique, int taken, uint64_t number)
 {
-    while (!all_have(clique, taken, number)) {
+    for (int i = 0; !all_have(clique, taken, number); i++) {
         if (atomic_load(&clique->aborted)) {
             return 0;
         }
-        nanosleep(&(struct timespec){0, 20000}, NULL);
+        if (i < 100) {
+            sched_yield();
+        } else {
+            nanosleep(&(struct timespec){0, 20000}, NULL);
+        }
     }
     return 1;
 }

@@ -245,6 +245,31 @@ kvs_status_t kvs_devstore_set_gradient_compression(void *store, const kvs_param_
 kvs_status_t kvs_devstore_save_optimizer_states(void *store, const char *path, int dump_optimizer);
 kvs_status_t kvs_devstore_load_optimizer_states(void *store, const char *path);
 
+/* Streams of the program, for who does part of an operation before or after the device store does. Groups have
+ * a kvs_devstore_group_t for their state. */
+static inline int kvs_dev_is(const kvs_tensor_t *tensor)
+{
+    return tensor->device.type == KVS_DEVICE_CUDA || tensor->device.type == KVS_DEVICE_CUDA_MANAGED;
+}
+
+/* Look at every device array of the group: the device is there, the stream is no trouble; and remember
+ * where the streams are. On the thread that issues the operation; the device store's issue does it too,
+ * and each verb of its drops them. */
+kvs_status_t kvs_dev_marks_take(kvs_devstore_t *store, kvs_group_t *group);
+void kvs_dev_marks_drop(kvs_devstore_t *store, kvs_group_t *group);
+/* Let the queue wait for all streams of the group. */
+kvs_status_t kvs_dev_marks_wait(const kvs_provider_t *provider, const kvs_group_t *group, kvs_queue_t *queue);
+/* Let all streams of the group wait for the mark. */
+kvs_status_t kvs_dev_marks_release(const kvs_provider_t *provider, const kvs_group_t *group,
+                                   const kvs_mark_t *mark);
+/* Whether the operation must not end before the device is done with the array: it lies on the host, or
+ * nobody says whose stream is to wait. The per-thread stream can be reached by its own thread only. */
+int kvs_dev_is_awaited(const kvs_tensor_t *tensor);
+/* The place of the device that has the key's whole weight among `devices`; where none of them has, the weight
+ * goes to host memory, from where the next push takes it to its own device: 0. */
+kvs_status_t kvs_devstore_settle(kvs_devstore_t *store, kvs_key_entry_t *key, const kvs_device_t *devices,
+                                 size_t n_devices, size_t *ret_place);
+
 /* ---- Device arrays for backends that work in host memory --------------------------------------------------- */
 
 /* Lets an asynchronous backend take arrays on devices: `run`, which does all its verbs, is given operations
