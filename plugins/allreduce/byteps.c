@@ -121,7 +121,7 @@ static kvs_status_t byteps_open(void *state, const kvs_open_args_t *args)
                                     kvs_plugin_host->option(args->config, "announce"),
                                     &store->service);
     }
-    status = kvs_devhost_new(store, run, &store->devices);
+    status = kvs_devhost_new(&(kvs_devhost_args_t){.store = store, .run = run}, &store->devices);
     if (status == KVS_OK && !is_alone(&settings)) {
         status = open_worker(store, &settings, args);
     }

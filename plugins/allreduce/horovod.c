@@ -73,7 +73,7 @@ static kvs_status_t horovod_open(void *state, const kvs_open_args_t *args)
                                     kvs_plugin_host->option(args->config, "announce"),
                                     &store->scheduler);
     }
-    status = kvs_devhost_new(store, run, &store->devices);
+    status = kvs_devhost_new(&(kvs_devhost_args_t){.store = store, .run = run}, &store->devices);
     if (status == KVS_OK && settings.n_workers > 1) {
         status = open_worker(store, &settings, args);
     }

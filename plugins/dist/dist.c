@@ -68,6 +68,15 @@ static kvs_status_t run(void *state, kvs_op_t *op)
                                  : dist_local_run(&store->host, store->nonfinite, op);
 }
 
+static void arrived(void *state)
+{
+    const dist_store_t *store = state;
+
+    if (store->worker != NULL) {
+        dist_worker_arrived(store->worker);
+    }
+}
+
 static kvs_status_t dist_open(void *state, const kvs_open_args_t *args)
 {
     dist_store_t *store = state;
@@ -93,7 +102,8 @@ static kvs_status_t dist_open(void *state, const kvs_open_args_t *args)
                                     kvs_plugin_host->option(args->config, "announce"),
                                     &store->service);
     }
-    status = kvs_devhost_new(store, run, &store->devices);
+    status = kvs_devhost_new(&(kvs_devhost_args_t){.store = store, .run = run, .arrived = arrived},
+                             &store->devices);
     if (status == KVS_OK) {
         status = is_alone(&settings) ? kvs_hoststore_open(&store->host, args)
                                      : open_worker(store, &settings, args);

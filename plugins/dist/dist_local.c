@@ -184,9 +184,13 @@ static void release_keys(kvs_hoststore_t *store, kvs_op_t *op)
 
 kvs_status_t dist_local_run(kvs_hoststore_t *store, dist_nonfinite_t nonfinite, kvs_op_t *op)
 {
-    kvs_status_t status = is_push(op) && nonfinite != DIST_NONFINITE_PROPAGATE
-                              ? push_finite(store, nonfinite, op)
-                              : run(store, op);
+    kvs_status_t status = kvs_devhost_await(op);
+
+    if (status == KVS_OK) {
+        status = is_push(op) && nonfinite != DIST_NONFINITE_PROPAGATE
+                     ? push_finite(store, nonfinite, op)
+                     : run(store, op);
+    }
 
     if (status != KVS_OK) {
         if (op->verb == KVS_VERB_INIT || op->verb == KVS_VERB_BROADCAST) {

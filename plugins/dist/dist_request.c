@@ -82,7 +82,7 @@ static bool sends_elements(const dist_request_t *request)
 /* Nothing is left to be sent or read. */
 static bool is_idle(const dist_request_t *request)
 {
-    return request->started && request->item.place == 0 && request->n_held == 0;
+    return request->started && request->item.place == 0 && !request->parked && request->n_held == 0;
 }
 
 /* Are the values of the request's group still read by any of its requests? */
@@ -444,12 +444,107 @@ void dist_requests_raise(dist_worker_t *worker, dist_key_t *key, int32_t priorit
     }
 }
 
+/* ---- Elements that come from devices ------------------------------------------------------------------- */
+
+#define NOT_ARRIVED 1 /* no kvs_status_t, which are negative */
+
+/* Whether the elements of the next message are there: 0, NOT_ARRIVED, or the failure of what brings them. */
+static kvs_status_t look_for_elements(const dist_request_t *request)
+{
+    const dist_group_t *group = request->group;
+    size_t n_arrived;
+    kvs_status_t status;
+
+    if (group == NULL || group->source == NULL || group->sum != NULL ||
+        (request->kind != DIST_PUSH && request->kind != DIST_PUSHPULL)) {
+        return KVS_OK;
+    }
+    status = kvs_devhost_arrived(group->op->pub, group->pub, &n_arrived);
+    if (status != KVS_OK || n_arrived == SIZE_MAX) {
+        return status;
+    }
+    int64_t n_part =
+        dist_part_elems(kvs_dtype_index(group->pub->key->dtype), request->worker->slice);
+    int64_t n_left = request->n - request->n_sent;
+    int64_t end = request->first + request->n_sent + (n_left < n_part ? n_left : n_part);
+
+    return dist_pack_bytes(group, end) <= n_arrived ? KVS_OK : (kvs_status_t)NOT_ARRIVED;
+}
+
+static void park(dist_request_t *request)
+{
+    leave_queue(request);
+    request->parked = true;
+    request->next_parked = request->worker->parked;
+    request->worker->parked = request;
+}
+
+static void unpark(dist_request_t *request)
+{
+    dist_request_t **at = &request->worker->parked;
+
+    while (request->parked && *at != request) {
+        at = &(*at)->next_parked;
+    }
+    if (request->parked) {
+        *at = request->next_parked;
+        request->parked = false;
+    }
+}
+
+static bool is_push(const dist_request_t *request)
+{
+    return request->kind == DIST_PUSH || request->kind == DIST_PUSHPULL ||
+           request->kind == DIST_PUSH_ROWS;
+}
+
+/* What is not sent yet never will be: of a push the server is told so, beyond what it has room for. */
+static void give_up(dist_request_t *request, kvs_status_t status, const char *text)
+{
+    dist_header_t header = header_of(request);
+    kvs_net_send_t net = KVS_NET_SEND_INIT;
+
+    if (request->item.place == 0 && !request->parked) {
+        return;
+    }
+    leave_queue(request);
+    unpark(request);
+    if (is_push(request)) {
+        header.kind = DIST_REFUSAL;
+        header.status = status;
+        net.flags = KVS_NET_URGENT;
+        net.body = text;
+        net.n_body_bytes = strlen(text);
+        (void)send(request, &header, &net); /* one that is gone needs to know nothing */
+    }
+}
+
+/* What was to be sent never comes. */
+static void fail_to_arrive(dist_request_t *request, kvs_status_t status)
+{
+    char text[512];
+
+    give_up(request, status, kvs_plugin_host->last_error());
+    snprintf(text, sizeof(text), "%s: %s", DIST_KEY_TEXT(&key_of(request)->record),
+             kvs_plugin_host->last_error());
+    fail_request(request, status, text);
+}
+
 /* Send its next message. False: the server has to receive first. */
 static bool send_one(dist_request_t *request)
 {
-    kvs_status_t status = send_next(request);
+    kvs_status_t status = look_for_elements(request);
     char *text;
 
+    if ((int)status == NOT_ARRIVED) {
+        park(request);
+        return true;
+    }
+    if (status != KVS_OK) {
+        fail_to_arrive(request, status);
+        return true;
+    }
+    status = send_next(request);
     if (status == KVS_NET_AGAIN) {
         request->worker->wires[request->server].full = true;
         return false;
@@ -532,6 +627,47 @@ void dist_request_start(dist_request_t *request)
     pump(worker, request->server);
 }
 
+static void take_arrived(void *arg)
+{
+    dist_worker_t *worker = arg;
+
+    pthread_mutex_lock(&worker->lock);
+    worker->is_called = false;
+    dist_requests_hold(worker);
+    for (dist_request_t **at = &worker->parked; *at != NULL;) {
+        dist_request_t *request = *at;
+        kvs_status_t status = look_for_elements(request);
+
+        if ((int)status == NOT_ARRIVED) {
+            at = &request->next_parked;
+        } else if (status != KVS_OK) {
+            fail_to_arrive(request, status);
+        } else {
+            unpark(request);
+            request->active_ns = dist_now_ns();
+            if (!join_queue(request)) {
+                fail_request(request, KVS_ERR_NO_MEMORY, "no memory for a request");
+            }
+        }
+    }
+    dist_requests_let_go(worker);
+    dist_worker_settle(worker);
+}
+
+/* The I/O thread sends it: it alone tells the core of ends. */
+void dist_worker_arrived(dist_worker_t *worker)
+{
+    bool calls;
+
+    pthread_mutex_lock(&worker->lock);
+    calls = worker->parked != NULL && !worker->is_called;
+    worker->is_called |= calls;
+    pthread_mutex_unlock(&worker->lock);
+    if (calls) { /* without that thread all has failed */
+        (void)kvs_net_node_call(worker->node, take_arrived, worker);
+    }
+}
+
 void dist_request_withdraw(dist_request_t *request)
 {
     give_id_back(request);
@@ -550,9 +686,27 @@ void dist_requests_send(dist_worker_t *worker, int server)
 
 /* ---- Failures of many -------------------------------------------------------------------------------- */
 
+static void unpark_all(dist_worker_t *worker, int server)
+{
+    for (dist_request_t **at = &worker->parked; *at != NULL;) {
+        dist_request_t *request = *at;
+
+        if (request->server != (uint32_t)server) {
+            at = &request->next_parked;
+            continue;
+        }
+        unpark(request);
+        if (request->ended) {
+            look_at(request);
+        }
+    }
+}
+
 static void empty_queue(dist_worker_t *worker, int server)
 {
     dist_queue_t *queue = &worker->wires[server].queue;
+
+    unpark_all(worker, server);
 
     while (queue->oldest != NULL) {
         dist_request_t *request = (dist_request_t *)queue->oldest;
@@ -624,32 +778,6 @@ int64_t dist_patience_ms(int64_t timeout_ms)
            (timeout_ms < 2000 ? timeout_ms : 2000) / 2;
 }
 
-static bool is_push(const dist_request_t *request)
-{
-    return request->kind == DIST_PUSH || request->kind == DIST_PUSHPULL ||
-           request->kind == DIST_PUSH_ROWS;
-}
-
-/* What is not sent yet never will be: of a push the server is told so, beyond what it has room for. */
-static void give_up(dist_request_t *request, const char *text)
-{
-    dist_header_t header = header_of(request);
-    kvs_net_send_t net = KVS_NET_SEND_INIT;
-
-    if (request->item.place == 0) {
-        return;
-    }
-    leave_queue(request);
-    if (is_push(request)) {
-        header.kind = DIST_REFUSAL;
-        header.status = KVS_ERR_TIMEOUT;
-        net.flags = KVS_NET_URGENT;
-        net.body = text;
-        net.n_body_bytes = strlen(text);
-        (void)send(request, &header, &net); /* one that is gone needs to know nothing */
-    }
-}
-
 void dist_requests_expire(dist_worker_t *worker)
 {
     int64_t now = dist_now_ns(), patience = dist_patience_ms(worker->timeout_ms) * 1000000;
@@ -667,7 +795,7 @@ void dist_requests_expire(dist_worker_t *worker)
                      "%s%s%s has not answered within %.1f s; it is alive, but busy or stuck",
                      key == NULL ? "" : DIST_KEY_TEXT(&key->record), key == NULL ? "" : ": ",
                      peer->label, (double)patience / 1e9);
-            give_up(request, text);
+            give_up(request, KVS_ERR_TIMEOUT, text);
             fail_request(request, KVS_ERR_TIMEOUT, text);
         }
     }

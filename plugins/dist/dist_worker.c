@@ -432,6 +432,7 @@ void dist_group_write(const dist_group_t *group, int64_t first, int64_t n, const
     for (size_t i = 0; i < group->pub->n_outs; i++) {
         write_out(&group->pub->outs[i], dtype, first, n, data);
     }
+    kvs_devhost_wrote(group->op->pub, group->pub, first, n);
 }
 
 typedef struct place {
@@ -996,7 +997,8 @@ kvs_status_t dist_worker_run(dist_worker_t *worker, kvs_op_t *pub)
     if (op == NULL) {
         return kvs_fail(KVS_ERR_NO_MEMORY, "%s: no memory", verb_name(pub->verb));
     }
-    status = read_all(op);
+    status = worker->compression != NULL ? kvs_devhost_await(pub) : KVS_OK;
+    status = status == KVS_OK ? read_all(op) : status;
     if (status == KVS_OK && is_init(pub)) {
         status = begin_keys(op);
     }

@@ -49,6 +49,8 @@ typedef struct dist_request {
     bool opened;  /* DEFINE: its first message is sent, elements follow */
     bool ended;   /* answered, or failed: what is left is memory that is still being read */
     bool counted; /* its end has been counted */
+    bool parked;  /* out of its queue: the elements that are next have not arrived from a device */
+    struct dist_request *next_parked;
     uint32_t server;
     int64_t first, n; /* elements of the array: the shard; with rows n is their number */
     int64_t n_sent;   /* of these */
@@ -226,6 +228,8 @@ struct dist_worker {
     dist_slot_t *slots;     /* of requests that wait for an answer */
     uint32_t n_slots, first_free;
     uint64_t n_waiting_bytes; /* of sums that are not sent yet */
+    dist_request_t *parked;
+    bool is_called; /* the I/O thread is to look at them */
     dist_op_t *to_settle;
     size_t n_ops;         /* begun and not ended */
     kvs_status_t failure; /* nothing works any more */
@@ -331,6 +335,8 @@ void dist_requests_hold(dist_worker_t *worker);
 void dist_requests_let_go(dist_worker_t *worker);
 /* Send what there is room for. I/O thread. */
 void dist_requests_send(dist_worker_t *worker, int server);
+/* More elements have arrived from devices, or never will. Any thread. */
+void dist_worker_arrived(dist_worker_t *worker);
 /* Fail every request to this server; -1: to all. */
 void dist_requests_fail(dist_worker_t *worker, int server, kvs_status_t status, const char *text);
 /* Fail those of one key; gives how many. */

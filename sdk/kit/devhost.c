@@ -1,22 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* devhost.c - operations of device arrays for asynchronous backends that work in host memory. An operation
- * is queued on the calling thread; one thread waits for its values and gives the backend a copy of it that
- * is all in host memory; when that ends, outs are sent, and another thread waits for what is on its way.
- * While an operation waits for its values those behind it do too: the backend sees the order of issue. */
+ * is queued on the calling thread and gets copies of its arrays in host memory; one thread hands these to
+ * the backend in order of issue, once its values are there or, if the backend asks for what has arrived, at
+ * once; another waits for the devices. */
 #include "devhost.h"
 
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define IS_STAGED (1u << 31) /* in kvs_op_t.flags: it is a kvs_devhost_op_t */
 
-/* ---- Threads ----------------------------------------------------------------------------------------- */
+int kvs_devhost_is_staged(const kvs_op_t *op)
+{
+    return (op->flags & IS_STAGED) != 0;
+}
 
-static void lane_init(kvs_devhost_lane_t *lane, void (*deal)(kvs_devhost_op_t *op))
+/* ---- The thread ---------------------------------------------------------------------------------------- */
+
+static void deal(kvs_devhost_op_t *op);
+
+static void lane_init(kvs_devhost_lane_t *lane)
 {
     pthread_mutex_init(&lane->lock, NULL);
     pthread_cond_init(&lane->changed, NULL);
-    lane->deal = deal;
 }
 
 static void *lane_main(void *arg)
@@ -35,7 +42,7 @@ static void *lane_main(void *arg)
         }
         lane->first = op->next;
         pthread_mutex_unlock(&lane->lock);
-        lane->deal(op);
+        deal(op);
         pthread_mutex_lock(&lane->lock);
         __atomic_fetch_sub(&lane->n, 1, __ATOMIC_RELEASE);
         pthread_cond_broadcast(&lane->changed);
@@ -59,9 +66,9 @@ static kvs_status_t lane_start(kvs_devhost_lane_t *lane)
         lane->is_running = error == 0;
     }
     pthread_mutex_unlock(&lane->lock);
-    return error == 0
-               ? KVS_OK
-               : kvs_fail(KVS_ERR_NO_MEMORY, "no thread to wait for devices (error %d)", error);
+    return error == 0 ? KVS_OK
+                      : kvs_fail(KVS_ERR_NO_MEMORY,
+                                 "no thread for operations of devices (error %d)", error);
 }
 
 static void lane_add(kvs_devhost_lane_t *lane, kvs_devhost_op_t *op)
@@ -101,45 +108,80 @@ static void lane_release(kvs_devhost_lane_t *lane)
     pthread_mutex_destroy(&lane->lock);
 }
 
-/* ---- The way of an operation --------------------------------------------------------------------------- */
+/* ---- The life of an operation -------------------------------------------------------------------------- */
 
-/* The core need no longer wait, or has been told; the memory goes when the queues are done with it. */
-static void retire(kvs_devhost_op_t *op)
+/* With one reference: that of who ends it. */
+static kvs_devhost_op_t *new_op(kvs_devhost_t *host, kvs_op_t *real)
 {
-    if (op->n_queues > 0) {
-        lane_add(&op->host->out, op);
-    } else {
-        kvs_devhost_op_free(op);
+    kvs_devhost_op_t *op = calloc(1, sizeof(*op));
+
+    if (op != NULL) {
+        op->op = *real;
+        op->op.flags = (real->flags | IS_STAGED) & ~(uint32_t)KVS_OP_WAITS;
+        op->host = host;
+        op->real = real;
+        op->n_refs = 1;
     }
+    return op;
+}
+
+static void free_op(kvs_devhost_op_t *op)
+{
+    kvs_devhost_give_back(op);
+    free(op->groups);
+    free(op->arrived);
+    free(op->tensors);
+    free(op->streams);
+    free(op->queues);
+    free(op->pieces);
+    free(op->watches);
+    free(op->outs);
+    free(op->first_out);
+    free(op->out_index);
+    free(op->text);
+    free(op);
+}
+
+void kvs_devhost_drop(kvs_devhost_op_t *op)
+{
+    int is_last;
+
+    pthread_mutex_lock(&op->host->lock);
+    is_last = --op->n_refs == 0;
+    pthread_mutex_unlock(&op->host->lock);
+    if (is_last) {
+        free_op(op);
+    }
+}
+
+/* The operation has ended; the text is this thread's. Once the core is told the store may be closed. */
+static void end(kvs_devhost_op_t *op, kvs_status_t status)
+{
+    kvs_op_t *real = op->real;
+    char *text = status != KVS_OK ? strdup(kvs_plugin_host->last_error()) : NULL;
+
+    op->real = NULL;
+    kvs_devhost_drop(op);
+    if (status != KVS_OK) {
+        (void)kvs_fail(status, "%s", text == NULL ? "no memory" : text);
+    }
+    free(text);
+    kvs_plugin_host->complete(real, status);
 }
 
 static kvs_status_t run_staged(kvs_devhost_op_t *op)
 {
-    kvs_status_t status = op->provider != NULL ? kvs_devhost_wait_values(op) : KVS_OK;
+    kvs_status_t status = op->is_early ? KVS_OK : kvs_devhost_await_values(op);
 
-    return status == KVS_OK ? op->host->run(op->host->store, &op->op) : status;
+    return status == KVS_OK ? op->host->args.run(op->host->args.store, &op->op) : status;
 }
 
-static void deal_in(kvs_devhost_op_t *op)
+static void deal(kvs_devhost_op_t *op)
 {
-    kvs_op_t *real = op->real;
     kvs_status_t status = run_staged(op);
 
     if (status != KVS_OK) {
-        op->real = NULL;
-        retire(op);
-        kvs_plugin_host->complete(real, status);
-    }
-}
-
-static void deal_out(kvs_devhost_op_t *op)
-{
-    kvs_op_t *real = op->real;
-    kvs_status_t status = kvs_devhost_wait_queues(op);
-
-    kvs_devhost_op_free(op);
-    if (real != NULL) {
-        kvs_plugin_host->complete(real, status);
+        end(op, status);
     }
 }
 
@@ -147,7 +189,7 @@ void kvs_devhost_consumed(kvs_op_t *pub)
 {
     const kvs_devhost_op_t *op = (const kvs_devhost_op_t *)pub;
 
-    if ((pub->flags & IS_STAGED) == 0) {
+    if (!kvs_devhost_is_staged(pub)) {
         kvs_plugin_host->consumed(pub);
     } else if (!op->is_consumed) {
         kvs_plugin_host->consumed(op->real);
@@ -157,63 +199,86 @@ void kvs_devhost_consumed(kvs_op_t *pub)
 void kvs_devhost_complete(kvs_op_t *pub, kvs_status_t status)
 {
     kvs_devhost_op_t *op = (kvs_devhost_op_t *)pub;
+    kvs_status_t sent;
     int is_awaited = 0;
 
-    if ((pub->flags & IS_STAGED) == 0) {
+    if (!kvs_devhost_is_staged(pub)) {
         kvs_plugin_host->complete(pub, status);
         return;
     }
-    kvs_op_t *real = op->real;
-
-    if (status == KVS_OK && op->provider != NULL) {
-        status = kvs_devhost_send_outs(op, &is_awaited);
+    if (status != KVS_OK) {
+        kvs_devhost_fail(op, status);
     }
-    if (status == KVS_OK && is_awaited) {
-        lane_add(&op->host->out, op);
+    if (op->n_outs > 0) {
+        sent = kvs_devhost_send_outs(op, status != KVS_OK, &is_awaited);
+        if (sent != KVS_OK) {
+            kvs_devhost_fail(op, sent);
+        }
+    }
+    if (is_awaited && op->n_watched < op->n_watches) {
+        kvs_devhost_watch(op, 1);
         return;
     }
-    op->real = NULL;
-    retire(op);
-    kvs_plugin_host->complete(real, status);
+    kvs_devhost_watch(op, 0);
+    end(op, kvs_devhost_failure(op));
+}
+
+/* ---- What a backend asks ------------------------------------------------------------------------------- */
+
+kvs_status_t kvs_devhost_arrived(const kvs_op_t *pub, const kvs_group_t *group, size_t *ret_n_bytes)
+{
+    kvs_devhost_op_t *op = (kvs_devhost_op_t *)(uintptr_t)pub;
+    size_t n_bytes;
+
+    if (!kvs_devhost_is_staged(pub) || !op->is_early) {
+        *ret_n_bytes = SIZE_MAX;
+        return KVS_OK;
+    }
+    n_bytes = __atomic_load_n(&op->arrived[group - op->groups], __ATOMIC_ACQUIRE);
+    *ret_n_bytes = n_bytes;
+    return n_bytes == SIZE_MAX ? KVS_OK : kvs_devhost_failure(op);
+}
+
+kvs_status_t kvs_devhost_await(const kvs_op_t *pub)
+{
+    return kvs_devhost_is_staged(pub) ? kvs_devhost_await_values((kvs_devhost_op_t *)(uintptr_t)pub)
+                                      : KVS_OK;
 }
 
 /* ---- Calls --------------------------------------------------------------------------------------------- */
 
-kvs_status_t kvs_devhost_new(void *store, kvs_status_t (*run)(void *store, kvs_op_t *op),
-                             kvs_devhost_t **ret_host)
+kvs_status_t kvs_devhost_new(const kvs_devhost_args_t *args, kvs_devhost_t **ret_host)
 {
     kvs_devhost_t *host = calloc(1, sizeof(*host));
+    pthread_condattr_t monotonic;
 
     if (host == NULL) {
         return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for the store");
     }
-    host->store = store;
-    host->run = run;
+    host->args = *args;
+    host->args.timeout_ms = args->timeout_ms > 0 ? args->timeout_ms : KVS_DEV_WAIT_MS;
+    host->end = &host->first;
     pthread_mutex_init(&host->lock, NULL);
-    lane_init(&host->in, deal_in);
-    lane_init(&host->out, deal_out);
+    pthread_mutex_init(&host->out_lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&host->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    lane_init(&host->in);
     *ret_host = host;
     return KVS_OK;
 }
 
 void kvs_devhost_free(kvs_devhost_t *host)
 {
-    const kvs_provider_t *provider;
-
     if (host == NULL) {
         return;
     }
+    kvs_devhost_stop_watching(host);
     lane_release(&host->in);
-    lane_release(&host->out);
-    while (host->spare != NULL) {
-        kvs_devhost_buffer_t *buffer = host->spare;
-
-        host->spare = buffer->next;
-        if (kvs_dev_provider(&provider) == KVS_OK) {
-            provider->free((kvs_device_t){KVS_DEVICE_CUDA_HOST, 0}, buffer->data, buffer->n_bytes);
-        }
-        free(buffer);
-    }
+    kvs_devhost_free_spare(host);
+    pthread_cond_destroy(&host->changed);
+    pthread_mutex_destroy(&host->out_lock);
     pthread_mutex_destroy(&host->lock);
     free(host);
 }
@@ -229,21 +294,23 @@ static const char *verb_name(uint32_t verb)
     return names[verb];
 }
 
+static kvs_status_t start_threads(kvs_devhost_t *host, int is_on_devices)
+{
+    kvs_status_t status = lane_start(&host->in);
+
+    return status == KVS_OK && is_on_devices ? kvs_devhost_start_watching(host) : status;
+}
+
 static kvs_status_t begin(kvs_devhost_t *host, kvs_op_t *real, int is_on_devices)
 {
-    kvs_devhost_op_t *op = calloc(1, sizeof(*op));
+    kvs_devhost_op_t *op = new_op(host, real);
     int is_init = real->verb == KVS_VERB_INIT || real->verb == KVS_VERB_BROADCAST;
     kvs_status_t status;
 
     if (op == NULL) {
         return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for an operation");
     }
-    op->op = *real;
-    op->op.flags = (real->flags | IS_STAGED) & ~(uint32_t)KVS_OP_WAITS;
-    op->host = host;
-    op->real = real;
-    status = lane_start(&host->in);
-    status = status == KVS_OK ? lane_start(&host->out) : status;
+    status = start_threads(host, is_on_devices);
     if (status == KVS_OK && is_on_devices) {
         status = kvs_devhost_stage(op);
         status = status == KVS_OK ? KVS_OK : kvs_fail_context(status, "%s", verb_name(real->verb));
@@ -261,11 +328,7 @@ static kvs_status_t begin(kvs_devhost_t *host, kvs_op_t *real, int is_on_devices
         status = run_staged(op);
     }
     if (status != KVS_OK) {
-        op->real = NULL;
-        if (op->n_queues > 0) {
-            (void)kvs_devhost_mark_queues(op);
-        }
-        retire(op);
+        kvs_devhost_drop(op);
     }
     return status;
 }
@@ -275,12 +338,11 @@ kvs_status_t kvs_devhost_run(kvs_devhost_t *host, kvs_op_t *op)
     int is_on_devices = kvs_devhost_has_device_arrays(op);
 
     if (!is_on_devices && __atomic_load_n(&host->in.n, __ATOMIC_ACQUIRE) == 0) {
-        return host->run(host->store, op);
+        return host->args.run(host->args.store, op);
     }
     return begin(host, op, is_on_devices);
 }
 
-/* The shadow of a call has no operation of the core behind it when it is retired. */
 static kvs_status_t call_staged(kvs_devhost_op_t *op, const char *what,
                                 kvs_status_t (*call)(void *arg, const kvs_tensor_t *value,
                                                      const kvs_tensor_t *out),
@@ -292,10 +354,11 @@ static kvs_status_t call_staged(kvs_devhost_op_t *op, const char *what,
     if (status != KVS_OK) {
         return kvs_fail_context(status, "%s", what);
     }
-    status = kvs_devhost_wait_values(op);
+    status = kvs_devhost_await_values(op);
     status = status == KVS_OK ? call(arg, op->groups[0].values, op->groups[0].outs) : status;
-    status = status == KVS_OK ? kvs_devhost_send_outs(op, &is_awaited) : status;
-    return status == KVS_OK && is_awaited ? kvs_devhost_wait_queues(op) : status;
+    status = status == KVS_OK ? kvs_devhost_send_outs(op, 0, &is_awaited) : status;
+    kvs_devhost_watch(op, 0);
+    return status == KVS_OK && is_awaited ? kvs_devhost_await_outs(op) : status;
 }
 
 kvs_status_t kvs_devhost_call(
@@ -304,7 +367,7 @@ kvs_status_t kvs_devhost_call(
 {
     kvs_group_t group = {.values = value, .n_values = 1, .outs = out, .n_outs = 1};
     kvs_op_t real = {
-        .size = sizeof(real), .verb = KVS_VERB_PUSHPULL, .groups = &group, .n_groups = 1};
+        .size = sizeof(real), .verb = KVS_VERB_BROADCAST, .groups = &group, .n_groups = 1};
     kvs_devhost_op_t *op;
     kvs_status_t status;
 
@@ -312,18 +375,14 @@ kvs_status_t kvs_devhost_call(
     if (!kvs_devhost_has_device_arrays(&real)) {
         return call(arg, value, out);
     }
-    op = calloc(1, sizeof(*op));
+    op = new_op(host, &real);
     if (op == NULL) {
         return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for an operation");
     }
-    *op = (kvs_devhost_op_t){.op = real, .host = host, .real = &real};
-    status = lane_start(&host->out);
+    status = start_threads(host, 1);
     status = status == KVS_OK ? call_staged(op, what, call, arg) : status;
     op->real = NULL;
-    if (status != KVS_OK && op->n_queues > 0) {
-        (void)kvs_devhost_mark_queues(op);
-    }
-    retire(op);
+    kvs_devhost_drop(op);
     return status;
 }
 

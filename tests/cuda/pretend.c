@@ -47,6 +47,7 @@ void pretend_open(void)
     FIND_OURS(capturing, "cuda_double_capturing");
     FIND_OURS(hold, "cuda_double_hold");
     FIND_OURS(live, "cuda_double_live");
+    FIND_OURS(downloads, "cuda_double_downloads");
 }
 
 int pretend_n_devices(void)

@@ -27,6 +27,7 @@ typedef struct pretend_driver {
     cuda_double_capturing_t capturing;
     cuda_double_hold_t hold;
     cuda_double_live_t live;
+    cuda_double_downloads_t downloads;
 } pretend_driver_t;
 
 extern pretend_driver_t driver;

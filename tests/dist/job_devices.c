@@ -194,6 +194,58 @@ static void sums_have_the_bits_of_the_host(void)
     job_close(&job);
 }
 
+/* More than one chunk of a copy, in which there are 4 MiB. */
+static void big_arrays_have_the_bits_of_the_host(void)
+{
+    static const int alone[] = {1}, devices[] = {0, 1}, mixed[] = {1, -1};
+    job_t job = open_job();
+    int number = 1;
+
+    try_sums(&job, number++, KVS_DTYPE_float32, 2100001, alone, 1);
+    try_sums(&job, number++, KVS_DTYPE_int8, 4194305, alone, 1);
+    try_sums(&job, number++, KVS_DTYPE_float64, 1, alone, 1);
+    if (takes_lists()) {
+        try_sums(&job, number++, KVS_DTYPE_bfloat16, 4200001, devices, 2);
+        try_sums(&job, number++, KVS_DTYPE_float32, 1200001, mixed, 2);
+    }
+    job_close(&job);
+}
+
+/* Keys of different sizes in one call, on the devices and on the host. */
+static void lists_of_keys_have_the_bits_of_the_host(void)
+{
+    enum { N = 5 };
+    static const int64_t sizes[N] = {3, 1300001, 0, 70001, 1};
+    job_t job = open_job();
+    kvs_key_t keys[N];
+    kvs_tensor_t values[N], outs[N];
+    kvs_arrays_t in = pretend_list(values, N), out = pretend_list(outs, N);
+
+    for (int i = 0; i < N; i++) {
+        keys[i] = kvs_key_int(i + 1);
+        values[i] = make(i == 3 ? -1 : i % 2, KVS_DTYPE_float32, &sizes[i], job.rank, 0);
+        outs[i] = make((i + 1) % 2, KVS_DTYPE_float32, &sizes[i], job.rank, 9);
+    }
+    if (keeps_weights()) {
+        KT_OK(kvs_store_init(job.store, keys, N, &in, NULL));
+    }
+    for (int round = 0; round < 2; round++) {
+        KT_OK(kvs_store_pushpull(job.store, keys, N, &in, &out, NULL));
+        for (int i = 0; i < N; i++) {
+            char *want = calloc((size_t)sizes[i] + 1, sizeof(float));
+
+            expect(job.n_workers, 1, KVS_DTYPE_float32, &sizes[i], want);
+            KT_INT(n_different(&outs[i], 1, want), 0);
+            free(want);
+        }
+    }
+    for (int i = 0; i < N; i++) {
+        pretend_free(&values[i], 0);
+        pretend_free(&outs[i], 0);
+    }
+    job_close(&job);
+}
+
 static void pushes_and_pulls_take_devices(void)
 {
     int64_t n = 5003;
@@ -342,6 +394,40 @@ static void streams_are_followed(void)
     KT_REAL(old[N_STREAMED - 1], 1000);
     tear_down(&bench);
     free(old);
+}
+
+/* Nothing of a value that is still on its way is read. */
+static void what_has_not_arrived_is_not_sent(void)
+{
+    int64_t n = 2100001;
+    job_t job = open_job();
+    kvs_key_t key = kvs_key_int(1);
+    kvs_tensor_t value = make(0, KVS_DTYPE_float32, &n, job.rank, 0),
+                 out = make(pretend_n_devices() - 1, KVS_DTYPE_float32, &n, job.rank, 9);
+    kvs_arrays_t in = pretend_list(&value, 1), outs = pretend_list(&out, 1);
+    char *want = calloc((size_t)n, sizeof(float));
+    kvs_call_t call = KVS_CALL_INIT;
+    kvs_event_t *event = NULL;
+
+    if (keeps_weights()) {
+        KT_OK(kvs_store_init(job.store, &key, 1, &outs, NULL)); /* other numbers, in that memory */
+    }
+    driver.downloads(0);
+    call.ret_event = &event;
+    KT_OK(kvs_store_pushpull(job.store, &key, 1, &in, &outs, &call));
+    (void)usleep(20000);          /* time for whoever does not wait to read too early */
+    for (int i = 0; i < 3; i++) { /* a chunk each */
+        driver.downloads(1);
+        (void)usleep(5000);
+    }
+    driver.downloads(-1);
+    KT_OK(job_finish(event));
+    expect(job.n_workers, 1, KVS_DTYPE_float32, &n, want);
+    KT_INT(n_different(&out, 1, want), 0);
+    free(want);
+    pretend_free(&value, 0);
+    pretend_free(&out, 0);
+    job_close(&job);
 }
 
 static void values_may_be_written_behind_the_call(void)
@@ -522,6 +608,43 @@ static void a_lost_device_fails_its_calls_and_no_others(void)
     tear_down(&bench);
 }
 
+/* After its first chunk: what is sent already can't be taken back, so the round fails for all. */
+static void a_device_that_is_lost_on_the_way_fails_the_round(void)
+{
+    int64_t n = 2100001;
+    job_t job = open_job();
+    kvs_key_t key = kvs_key_int(1);
+    kvs_tensor_t values[2], out = make(0, KVS_DTYPE_float32, &n, job.rank, 9);
+    kvs_arrays_t list = pretend_list(&values[0], 1), outs = pretend_list(&out, 1);
+    kvs_arrays_t lost = pretend_list(&values[job.rank], 1);
+    char *want = calloc((size_t)n, sizeof(float));
+    kvs_call_t call = KVS_CALL_INIT;
+    kvs_event_t *event = NULL;
+
+    for (int d = 0; d < 2; d++) {
+        values[d] = make(d, KVS_DTYPE_float32, &n, job.rank, 0);
+    }
+    KT_OK(kvs_store_init(job.store, &key, 1, &list, NULL));
+    if (job.rank == 1) {
+        driver.downloads(1);
+    }
+    call.ret_event = &event;
+    KT_OK(kvs_store_pushpull(job.store, &key, 1, &lost, &outs, &call));
+    if (job.rank == 1) {
+        driver.break_device(1);
+        driver.downloads(-1);
+    }
+    KT_FAIL(job_finish(event), KVS_ERR_UNAVAILABLE, "device cuda(1) is lost");
+    KT_HAS(kvs_last_error(), "key 1");
+    KT_OK(kvs_store_pushpull(job.store, &key, 1, &list, &outs, NULL));
+    expect(job.n_workers, 1, KVS_DTYPE_float32, &n, want);
+    KT_INT(n_different(&out, 1, want), 0);
+    free(want);
+    pretend_free(&values[0], 0);
+    pretend_free(&out, 0);
+    job_close(&job);
+}
+
 static void without_the_provider_its_package_is_named(void)
 {
     kvs_key_t key = kvs_key_int(1);
@@ -546,8 +669,11 @@ int main(int argc, char **argv)
 {
     static const kt_test_t tests[] = {
         KT_TEST(sums_have_the_bits_of_the_host),
+        KT_TEST(big_arrays_have_the_bits_of_the_host),
+        KT_TEST(lists_of_keys_have_the_bits_of_the_host),
         KT_TEST(pushes_and_pulls_take_devices),
         KT_TEST(streams_are_followed),
+        KT_TEST(what_has_not_arrived_is_not_sent),
         KT_TEST(values_may_be_written_behind_the_call),
         KT_TEST(a_push_returns_before_its_stream_has_come),
         KT_TEST(calls_behind_one_that_waits_keep_their_order),
@@ -555,6 +681,7 @@ int main(int argc, char **argv)
         KT_TEST(pinned_and_managed_arrays_are_taken),
         KT_TEST(a_device_that_is_not_there_is_named),
         KT_TEST(a_lost_device_fails_its_calls_and_no_others),
+        KT_TEST(a_device_that_is_lost_on_the_way_fails_the_round),
         KT_TEST(without_the_provider_its_package_is_named),
     };
 

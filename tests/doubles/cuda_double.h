@@ -4,9 +4,10 @@
  * missing wait shows as a wrong result.
  *
  * KVSTORE_DOUBLE_DEVICES: how many (1). KVSTORE_DOUBLE_DELAY_US: how long work lies before it may run
- * (50). KVSTORE_DOUBLE_MEMORY: bytes of each device. KVSTORE_DOUBLE_FAULT: a list of driver=VERSION,
- * nodevice, nopeer, pairs (devices 0 and 1, 2 and 3, … have better links than others), islands (only
- * those have any), nopools, capture, sticky=DEVICE:N (the N-th launch there breaks the device). */
+ * (50). KVSTORE_DOUBLE_MEMORY: bytes of each device; KVSTORE_DOUBLE_PINNED: of pinned host memory.
+ * KVSTORE_DOUBLE_FAULT: a list of driver=VERSION, nodevice, nopeer, pairs (devices 0 and 1, 2 and 3, …
+ * have better links than others), islands (only those have any), nopools, capture, sticky=DEVICE:N (the
+ * N-th launch there breaks the device). */
 #ifndef CUDA_DOUBLE_H
 #define CUDA_DOUBLE_H
 
@@ -31,7 +32,7 @@ typedef struct double_settings {
     int n_devices, driver_version, no_device, no_peer, no_pools, capture, pairs, islands;
     int sticky_device;
     uint64_t sticky_launch;
-    size_t memory;
+    size_t memory, pinned;
     int64_t delay_ns;
 } double_settings_t;
 
@@ -39,6 +40,7 @@ extern pthread_mutex_t double_lock; /* guards everything below and all streams *
 extern double_settings_t double_settings;
 extern double_device_t double_devices[DOUBLE_MAX_DEVICES];
 extern cuda_double_counts_t double_counts;
+extern int64_t double_downloads; /* that may still be made; -1: any number */
 
 #define DOUBLE_API __attribute__((visibility("default")))
 
@@ -63,6 +65,7 @@ typedef struct double_work {
     const void *src;
     size_t n_bytes;
     int value;
+    int is_download;
     void (*kernel)(const void *args, uint32_t n_blocks);
     uint32_t n_blocks;
     size_t args_bytes;

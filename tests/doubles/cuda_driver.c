@@ -12,6 +12,7 @@ pthread_mutex_t double_lock = PTHREAD_MUTEX_INITIALIZER;
 double_settings_t double_settings;
 double_device_t double_devices[DOUBLE_MAX_DEVICES];
 cuda_double_counts_t double_counts;
+int64_t double_downloads = -1;
 
 uint32_t cuda_double_thread, cuda_double_block;
 
@@ -56,6 +57,7 @@ static void read_settings(void)
         double_settings.n_devices = DOUBLE_MAX_DEVICES;
     }
     double_settings.memory = (size_t)number_of("KVSTORE_DOUBLE_MEMORY", 4LL << 30);
+    double_settings.pinned = (size_t)number_of("KVSTORE_DOUBLE_PINNED", 64LL << 30);
     double_settings.delay_ns = number_of("KVSTORE_DOUBLE_DELAY_US", 50) * 1000;
     snprintf(faults, sizeof(faults), "%s", text != NULL ? text : "");
     while ((fault = strsep(&rest, ",")) != NULL) {

@@ -124,16 +124,36 @@ DOUBLE_API CUresult cuMemFree_v2(CUdeviceptr data)
     return CUDA_SUCCESS;
 }
 
+/* Pinned memory: its size stands before it. */
 DOUBLE_API CUresult cuMemHostAlloc(void **data, size_t n_bytes, unsigned flags)
 {
+    size_t whole = (n_bytes + 4095) / 4096 * 4096 + 4096;
+    char *block = NULL;
+
     (void)flags;
-    *data = aligned_alloc(4096, (n_bytes + 4095) / 4096 * 4096);
-    return *data != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    pthread_mutex_lock(&double_lock);
+    if (n_bytes <= double_settings.pinned) {
+        block = aligned_alloc(4096, whole);
+    }
+    if (block != NULL) {
+        double_settings.pinned -= n_bytes;
+        memcpy(block, &n_bytes, sizeof(n_bytes));
+        *data = block + 4096;
+    }
+    pthread_mutex_unlock(&double_lock);
+    return block != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 DOUBLE_API CUresult cuMemFreeHost(void *data)
 {
-    free(data);
+    char *block = (char *)data - 4096;
+    size_t n_bytes;
+
+    memcpy(&n_bytes, block, sizeof(n_bytes));
+    pthread_mutex_lock(&double_lock);
+    double_settings.pinned += n_bytes;
+    pthread_mutex_unlock(&double_lock);
+    free(block);
     return CUDA_SUCCESS;
 }
 
@@ -204,26 +224,50 @@ static void run_copy(double_work_t *work)
     memmove(work->dst, work->src, work->n_bytes);
 }
 
+static CUresult enqueue_copy(void *dst, const void *src, size_t n_bytes, CUstream stream,
+                             int is_download)
+{
+    return double_enqueue(stream, &(double_work_t){.run = run_copy,
+                                                   .dst = dst,
+                                                   .src = src,
+                                                   .n_bytes = n_bytes,
+                                                   .is_download = is_download});
+}
+
 static CUresult copy(void *dst, const void *src, size_t n_bytes, CUstream stream)
 {
     pthread_mutex_lock(&double_lock);
     double_counts.copies++;
     double_counts.bytes += n_bytes;
     pthread_mutex_unlock(&double_lock);
-    return double_enqueue(
-        stream, &(double_work_t){.run = run_copy, .dst = dst, .src = src, .n_bytes = n_bytes});
+    return enqueue_copy(dst, src, n_bytes, stream, 0);
+}
+
+static void count(uint64_t *n, uint64_t *bytes, uint64_t *most, size_t n_bytes)
+{
+    pthread_mutex_lock(&double_lock);
+    double_counts.copies++;
+    double_counts.bytes += n_bytes;
+    *n += 1;
+    *bytes += n_bytes;
+    *most = *most > n_bytes ? *most : n_bytes;
+    pthread_mutex_unlock(&double_lock);
 }
 
 DOUBLE_API CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void *src, size_t n_bytes,
                                          CUstream stream)
 {
-    return copy((void *)(uintptr_t)dst, src, n_bytes, stream);
+    count(&double_counts.from_host, &double_counts.from_host_bytes, &double_counts.from_host_most,
+          n_bytes);
+    return enqueue_copy((void *)(uintptr_t)dst, src, n_bytes, stream, 0);
 }
 
 DOUBLE_API CUresult cuMemcpyDtoHAsync_v2(void *dst, CUdeviceptr src, size_t n_bytes,
                                          CUstream stream)
 {
-    return copy(dst, (const void *)(uintptr_t)src, n_bytes, stream);
+    count(&double_counts.to_host, &double_counts.to_host_bytes, &double_counts.to_host_most,
+          n_bytes);
+    return enqueue_copy(dst, (const void *)(uintptr_t)src, n_bytes, stream, 1);
 }
 
 DOUBLE_API CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t n_bytes,

@@ -41,7 +41,7 @@ static int may_run(const double_work_t *work, int64_t now)
 {
     const struct CUevent_st *event = work->awaited;
 
-    return work->ready_ns <= now &&
+    return work->ready_ns <= now && !(work->is_download && double_downloads == 0) &&
            (event == NULL || event->n_done >= work->number || double_devices[event->device].failed);
 }
 
@@ -73,6 +73,7 @@ static void run_first_locked(struct CUstream_st *stream)
     double_work_t *work = stream->first;
 
     if (!double_devices[stream->device].failed) {
+        double_downloads -= work->is_download && double_downloads > 0;
         if (work->run != NULL) {
             pthread_mutex_unlock(&double_lock);
             work->run(work);
@@ -235,6 +236,15 @@ void cuda_double_hold(CUstream stream, int on)
 {
     pthread_mutex_lock(&double_lock);
     stream->held = on;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&double_lock);
+}
+
+DOUBLE_API void cuda_double_downloads(int64_t n);
+void cuda_double_downloads(int64_t n)
+{
+    pthread_mutex_lock(&double_lock);
+    double_downloads = n;
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&double_lock);
 }

@@ -68,18 +68,28 @@ static kvs_status_t cuda_queue(kvs_device_t where, kvs_queue_t **ret_queue)
     kvs_status_t status = cuda_device_of(where, &device);
 
     if (status == KVS_OK) {
-        *ret_queue = (kvs_queue_t *)(void *)device;
+        *ret_queue = (kvs_queue_t *)(void *)&device->queue;
+    }
+    return status;
+}
+
+static kvs_status_t cuda_copy_queue(kvs_device_t where, int to_host, kvs_queue_t **ret_queue)
+{
+    cuda_device_t *device;
+    kvs_status_t status = cuda_device_of(where, &device);
+
+    if (status == KVS_OK) {
+        *ret_queue = (kvs_queue_t *)(void *)(to_host ? &device->to_host : &device->from_host);
     }
     return status;
 }
 
 static kvs_status_t cuda_mark(kvs_queue_t *queue, kvs_mark_t *ret_mark)
 {
-    cuda_device_t *device = cuda_device_of_queue(queue);
-    kvs_status_t status = cuda_enter(device);
+    kvs_status_t status = cuda_enter(cuda_device_of_queue(queue));
 
     if (status == KVS_OK) {
-        status = cuda_lane_mark(&device->queue, ret_mark);
+        status = cuda_lane_mark(cuda_lane_of_queue(queue), ret_mark);
         cuda_leave();
     }
     return status;
@@ -87,12 +97,12 @@ static kvs_status_t cuda_mark(kvs_queue_t *queue, kvs_mark_t *ret_mark)
 
 static kvs_status_t cuda_wait(kvs_queue_t *queue, const kvs_mark_t *mark)
 {
-    cuda_device_t *device = cuda_device_of_queue(queue);
-    kvs_status_t status = cuda_enter(device);
+    cuda_lane_t *lane = cuda_lane_of_queue(queue);
+    kvs_status_t status = cuda_enter(lane->device);
 
     if (status == KVS_OK) {
-        status = cuda_stream_wait_mark(device, device->queue.stream, mark);
-        cuda_lane_touch(&device->queue);
+        status = cuda_stream_wait_mark(lane->device, lane->stream, mark);
+        cuda_lane_touch(lane);
         cuda_leave();
     }
     return status;
@@ -254,6 +264,7 @@ static const kvs_provider_t cuda_provider = {
     .rows_mark = cuda_rows_mark,
     .rows_find = cuda_rows_find,
     .rows_list = cuda_rows_list,
+    .copy_queue = cuda_copy_queue,
 };
 
 static const kvs_provider_t *const cuda_providers[] = {&cuda_provider};

@@ -69,9 +69,22 @@ static kvs_status_t make_pool(cuda_device_t *device)
     return cuda_check(device, result, "cuMemPoolCreate");
 }
 
-static kvs_status_t start_device(cuda_device_t *device, int id)
+static kvs_status_t make_queue(cuda_device_t *device, cuda_lane_t *queue)
 {
     CUstream stream;
+    kvs_status_t status =
+        cuda_check(device, cuda(cuStreamCreateWithPriority)(&stream, CU_STREAM_NON_BLOCKING, -1),
+                   "cuStreamCreateWithPriority");
+
+    if (status == KVS_OK) {
+        cuda_lane_init(queue, device, stream);
+        queue->is_ours = 1;
+    }
+    return status;
+}
+
+static kvs_status_t start_device(cuda_device_t *device, int id)
+{
     CUresult result = cuda(cuDeviceGet)(&device->handle, id);
 
     device->id = id;
@@ -88,13 +101,10 @@ static kvs_status_t start_device(cuda_device_t *device, int id)
     if (status != KVS_OK) {
         return status;
     }
-    status =
-        cuda_check(device, cuda(cuStreamCreateWithPriority)(&stream, CU_STREAM_NON_BLOCKING, -1),
-                   "cuStreamCreateWithPriority");
-    if (status == KVS_OK) {
-        cuda_lane_init(&device->queue, device, stream);
-        status = make_pool(device);
-    }
+    status = make_queue(device, &device->queue);
+    status = status == KVS_OK ? make_queue(device, &device->to_host) : status;
+    status = status == KVS_OK ? make_queue(device, &device->from_host) : status;
+    status = status == KVS_OK ? make_pool(device) : status;
     cuda_leave();
     return status;
 }
@@ -226,5 +236,10 @@ kvs_status_t cuda_device_get(int id, cuda_device_t **ret_device)
 
 kvs_status_t cuda_device_of(kvs_device_t device, cuda_device_t **ret_device)
 {
-    return cuda_device_get(device.type == KVS_DEVICE_CUDA ? device.id : 0, ret_device);
+    int is_of_one = device.type == KVS_DEVICE_CUDA;
+
+    if (device.type == KVS_DEVICE_CUDA_HOST && cuda_start() == KVS_OK) {
+        is_of_one = device.id > 0 && device.id < n_devices;
+    }
+    return cuda_device_get(is_of_one ? device.id : 0, ret_device);
 }

@@ -16,8 +16,10 @@ typedef struct cuda_device {
     int id;
     CUdevice handle;
     CUcontext context;
-    CUmemoryPool pool;    /* NULL: not supported, memory comes from cuMemAlloc */
-    cuda_lane_t queue;    /* of kernels and copies */
+    CUmemoryPool pool;   /* NULL: not supported, memory comes from cuMemAlloc */
+    cuda_lane_t queue;   /* of kernels and copies */
+    cuda_lane_t to_host; /* of copies to pinned memory only, and from it */
+    cuda_lane_t from_host;
     cuda_lane_t *streams; /* of the program, as they were met; guarded by streams_lock */
     pthread_mutex_t streams_lock;
     int can_reach[CUDA_MAX_DEVICES]; /* 0, or how well */
@@ -31,7 +33,7 @@ kvs_status_t cuda_start(void);
 int cuda_n_devices(void);
 /* ERR_ARGUMENT: no such device; ERR_UNAVAILABLE: it has failed. */
 kvs_status_t cuda_device_get(int id, cuda_device_t **ret_device);
-/* Managed memory belongs to the first device. */
+/* Managed memory belongs to the first device, and so does pinned memory of no device that there is. */
 kvs_status_t cuda_device_of(kvs_device_t device, cuda_device_t **ret_device);
 
 /* Make the device's context current, and put the caller's back. */

@@ -57,7 +57,7 @@ kvs_status_t cuda_lane_mark(cuda_lane_t *lane, kvs_mark_t *ret_mark)
         if (result == CUDA_SUCCESS) {
             lane->n_marks++;
             /* what a program or a library queues, we don't see */
-            lane->clean = lane == &lane->device->queue && !lane->is_lent;
+            lane->clean = lane->is_ours && !lane->is_lent;
         }
     }
     *ret_mark = (kvs_mark_t){lane, lane->n_marks};

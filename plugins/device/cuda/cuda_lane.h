@@ -20,6 +20,7 @@ typedef struct cuda_lane {
     struct cuda_device *device;
     CUstream stream;
     uint64_t thread; /* of a per-thread default stream: whose; else 0 */
+    int is_ours;     /* nobody else puts work there */
     pthread_mutex_t lock;
     CUevent events[CUDA_RING];
     uint64_t n_marks;   /* recorded; guarded by lock */

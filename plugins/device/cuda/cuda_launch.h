@@ -40,9 +40,15 @@ static inline int64_t cuda_n_chunks(int64_t n, int64_t chunk)
     return (n + chunk - 1) / chunk;
 }
 
+/* A queue is a lane of ours. */
+static inline cuda_lane_t *cuda_lane_of_queue(kvs_queue_t *queue)
+{
+    return (cuda_lane_t *)(void *)queue;
+}
+
 static inline cuda_device_t *cuda_device_of_queue(kvs_queue_t *queue)
 {
-    return (cuda_device_t *)(void *)queue;
+    return cuda_lane_of_queue(queue)->device;
 }
 
 #endif

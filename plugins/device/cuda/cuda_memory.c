@@ -271,15 +271,14 @@ static kvs_status_t copy_between(cuda_device_t *device, kvs_device_t dst_device,
     return cuda_check(device, result, "cuMemcpyPeerAsync");
 }
 
-static kvs_status_t copy_pinned(cuda_device_t *device, int to_host, void *dst, const void *src,
+static kvs_status_t copy_pinned(cuda_lane_t *lane, int to_host, void *dst, const void *src,
                                 size_t n_bytes)
 {
-    CUstream stream = device->queue.stream;
-    CUresult result = to_host ? cuda(cuMemcpyDtoHAsync)(dst, pointer(src), n_bytes, stream)
-                              : cuda(cuMemcpyHtoDAsync)(pointer(dst), src, n_bytes, stream);
+    CUresult result = to_host ? cuda(cuMemcpyDtoHAsync)(dst, pointer(src), n_bytes, lane->stream)
+                              : cuda(cuMemcpyHtoDAsync)(pointer(dst), src, n_bytes, lane->stream);
 
-    cuda_lane_touch(&device->queue);
-    return cuda_check(device, result, "cuMemcpyAsync");
+    cuda_lane_touch(lane);
+    return cuda_check(lane->device, result, "cuMemcpyAsync");
 }
 
 static kvs_status_t copy_staged(cuda_device_t *device, int to_host, void *dst, const void *src,
@@ -307,7 +306,7 @@ kvs_status_t cuda_copy(kvs_queue_t *queue, kvs_device_t dst_device, void *dst,
     if (!to_host && !from_host) {
         status = copy_between(device, dst_device, dst, src_device, src, n_bytes);
     } else if ((to_host ? dst_device : src_device).type == KVS_DEVICE_CUDA_HOST) {
-        status = copy_pinned(device, to_host, dst, src, n_bytes);
+        status = copy_pinned(cuda_lane_of_queue(queue), to_host, dst, src, n_bytes);
     } else {
         status = copy_staged(device, to_host, dst, src, n_bytes);
     }

@@ -441,6 +441,11 @@ typedef struct kvs_provider {
      * bytes. */
     kvs_status_t (*rows_list)(kvs_queue_t *queue, int64_t n_rows, const uint8_t *flags,
                               int64_t *ret_ids, int64_t *ret_n);
+
+    /* Queues beside the device's own, for copies between its memory and pinned memory: of those to the
+     * host and of those from it. They take `mark`, `wait` and such copies; nothing else orders them
+     * with the device's queue, in whose order memory is allocated and freed. */
+    kvs_status_t (*copy_queue)(kvs_device_t device, int to_host, kvs_queue_t **ret_queue);
 } kvs_provider_t;
 
 /* ---- Backends -------------------------------------------------------------------------------- */

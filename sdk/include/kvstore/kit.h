@@ -278,8 +278,16 @@ kvs_status_t kvs_devstore_settle(kvs_devstore_t *store, kvs_key_entry_t *key, co
  * device store; the calling thread waits for devices only with init and broadcast. */
 typedef struct kvs_devhost kvs_devhost_t;
 
-kvs_status_t kvs_devhost_new(void *store, kvs_status_t (*run)(void *store, kvs_op_t *op),
-                             kvs_devhost_t **ret_host);
+typedef struct kvs_devhost_args {
+    void *store;
+    kvs_status_t (*run)(void *store, kvs_op_t *op);
+    /* NULL, or: `run` is given pushes before their values are there, asks how much has arrived, and is told
+     * that there is more, or that there never will be, by this, on any thread. */
+    void (*arrived)(void *store);
+    int64_t timeout_ms; /* that a device is waited for without progress; 0: 10 minutes */
+} kvs_devhost_args_t;
+
+kvs_status_t kvs_devhost_new(const kvs_devhost_args_t *args, kvs_devhost_t **ret_host);
 /* As close: no operation is running. NULL does nothing. */
 void kvs_devhost_free(kvs_devhost_t *host);
 /* The backend's verbs. */
@@ -295,6 +303,14 @@ kvs_status_t kvs_devhost_call(
 /* What `run` calls in place of the host table's functions. */
 void kvs_devhost_consumed(kvs_op_t *op);
 void kvs_devhost_complete(kvs_op_t *op, kvs_status_t status);
+/* Of a push or pushpull that `run` was given: how many bytes of the group's one value are there, from its
+ * beginning; SIZE_MAX: whatever there is. With the failure of what is still to come. */
+kvs_status_t kvs_devhost_arrived(const kvs_op_t *op, const kvs_group_t *group, size_t *ret_n_bytes);
+/* Wait until all values are there: in `run`, if it wants them whole. */
+kvs_status_t kvs_devhost_await(const kvs_op_t *op);
+/* Elements [first, first + n) of all outs of the group are written: they may go to their devices. Each
+ * element is told of once, or not at all; by one thread at a time. */
+void kvs_devhost_wrote(kvs_op_t *op, const kvs_group_t *group, int64_t first, int64_t n);
 
 #ifdef __cplusplus
 }
