@@ -523,10 +523,11 @@ static void give_up(dist_request_t *request, kvs_status_t status, const char *te
 static void fail_to_arrive(dist_request_t *request, kvs_status_t status)
 {
     char text[512];
+    int n_key = snprintf(text, sizeof(text), "%s: ", DIST_KEY_TEXT(&key_of(request)->record));
 
-    give_up(request, status, kvs_plugin_host->last_error());
-    snprintf(text, sizeof(text), "%s: %s", DIST_KEY_TEXT(&key_of(request)->record),
-             kvs_plugin_host->last_error());
+    n_key = n_key < (int)sizeof(text) ? n_key : 0;
+    snprintf(text + n_key, sizeof(text) - (size_t)n_key, "%s", kvs_plugin_host->last_error());
+    give_up(request, status, text + n_key); /* servers name the key themselves */
     fail_request(request, status, text);
 }
 
@@ -707,7 +708,6 @@ static void empty_queue(dist_worker_t *worker, int server)
     dist_queue_t *queue = &worker->wires[server].queue;
 
     unpark_all(worker, server);
-
     while (queue->oldest != NULL) {
         dist_request_t *request = (dist_request_t *)queue->oldest;
 
