@@ -197,16 +197,14 @@ static void sums_have_the_bits_of_the_host(void)
 /* More than one chunk of a copy, in which there are 4 MiB. */
 static void big_arrays_have_the_bits_of_the_host(void)
 {
-    static const int alone[] = {1}, devices[] = {0, 1}, mixed[] = {1, -1};
+    static const int alone[] = {1}, devices[] = {0, 1};
     job_t job = open_job();
     int number = 1;
 
-    try_sums(&job, number++, KVS_DTYPE_float32, 2100001, alone, 1);
-    try_sums(&job, number++, KVS_DTYPE_int8, 4194305, alone, 1);
+    try_sums(&job, number++, KVS_DTYPE_float32, 1048577, alone, 1);
     try_sums(&job, number++, KVS_DTYPE_float64, 1, alone, 1);
     if (takes_lists()) {
-        try_sums(&job, number++, KVS_DTYPE_bfloat16, 4200001, devices, 2);
-        try_sums(&job, number++, KVS_DTYPE_float32, 1200001, mixed, 2);
+        try_sums(&job, number++, KVS_DTYPE_float64, 524289, devices, 2);
     }
     job_close(&job);
 }
@@ -215,7 +213,7 @@ static void big_arrays_have_the_bits_of_the_host(void)
 static void lists_of_keys_have_the_bits_of_the_host(void)
 {
     enum { N = 5 };
-    static const int64_t sizes[N] = {3, 1300001, 0, 70001, 1};
+    static const int64_t sizes[N] = {3, 1048577, 0, 70001, 1};
     job_t job = open_job();
     kvs_key_t keys[N];
     kvs_tensor_t values[N], outs[N];
@@ -399,7 +397,7 @@ static void streams_are_followed(void)
 /* Nothing of a value that is still on its way is read. */
 static void what_has_not_arrived_is_not_sent(void)
 {
-    int64_t n = 2100001;
+    int64_t n = 1048577;
     job_t job = open_job();
     kvs_key_t key = kvs_key_int(1);
     kvs_tensor_t value = make(0, KVS_DTYPE_float32, &n, job.rank, 0),
@@ -416,7 +414,7 @@ static void what_has_not_arrived_is_not_sent(void)
     call.ret_event = &event;
     KT_OK(kvs_store_pushpull(job.store, &key, 1, &in, &outs, &call));
     (void)usleep(20000);          /* time for whoever does not wait to read too early */
-    for (int i = 0; i < 3; i++) { /* a chunk each */
+    for (int i = 0; i < 2; i++) { /* a chunk each */
         driver.downloads(1);
         (void)usleep(5000);
     }
@@ -611,7 +609,7 @@ static void a_lost_device_fails_its_calls_and_no_others(void)
 /* After its first chunk: what is sent already can't be taken back, so the round fails for all. */
 static void a_device_that_is_lost_on_the_way_fails_the_round(void)
 {
-    int64_t n = 2100001;
+    int64_t n = 1048577;
     job_t job = open_job();
     kvs_key_t key = kvs_key_int(1);
     kvs_tensor_t values[2], out = make(0, KVS_DTYPE_float32, &n, job.rank, 9);
