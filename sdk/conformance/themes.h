@@ -26,6 +26,7 @@
     X(rows)                                                                                        \
     X(gradients)                                                                                   \
     X(compression)                                                                                 \
+    X(nonfinite)                                                                                   \
     X(capability)                                                                                  \
     X(events)                                                                                      \
     X(forget)                                                                                      \

@@ -180,12 +180,41 @@ static kvs_status_t push_dense(kit_store_t *store, const kvs_op_t *op, const kvs
     return status;
 }
 
+/* As if the step were made in the caller's array. */
+static kvs_status_t write_and_push(kit_store_t *store, kvs_op_t *op)
+{
+    kvs_status_t status = kvs_hoststore_push(&store->host, op);
+
+    for (size_t g = 0; g < op->n_groups; g++) {
+        const kvs_hoststore_key_t *key = op->groups[g].key->state;
+
+        memcpy(op->groups[g].values[0].data, key->weight, key->n_bytes);
+    }
+    return status;
+}
+
+static kvs_status_t kit_pushpull(void *self, kvs_op_t *op)
+{
+    kit_store_t *store = self;
+    kvs_status_t status;
+
+    if (store->mutation != M_pulls_before_it_pushes) {
+        return kvs_hoststore_pushpull(&store->host, op);
+    }
+    status = kvs_hoststore_pull(&store->host, op);
+    return status == KVS_OK ? kvs_hoststore_push(&store->host, op) : status;
+}
+
 static kvs_status_t kit_push(void *self, kvs_op_t *op)
 {
     kit_store_t *store = self;
 
-    if (is_skipped(store, op)) {
+    if (is_skipped(store, op) ||
+        (store->mutation == M_updates_first_of_list && op->groups[0].list_index > 0)) {
         return KVS_OK;
+    }
+    if (store->mutation == M_writes_into_gradient && store->has_optimizer) {
+        return write_and_push(store, op);
     }
     return op->n_groups == 1 && densifies(store, &op->groups[0])
                ? push_dense(store, op, &op->groups[0])
@@ -306,7 +335,7 @@ static const kvs_backend_ops_t kit_ops = {
     .init = kvs_hoststore_init,
     .push = kit_push,
     .pull = kvs_hoststore_pull,
-    .pushpull = kvs_hoststore_pushpull,
+    .pushpull = kit_pushpull,
     .row_sparse_pull = kvs_hoststore_row_sparse_pull,
     .set_updater = kit_set_updater,
     .set_optimizer = kit_set_optimizer,

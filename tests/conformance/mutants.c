@@ -15,9 +15,16 @@ const char *const mutation_names[N_MUTATIONS] = {
 mutation_t mutation_of(const char *type)
 {
     static const char prefix[] = "mutant_";
+    const char *name = type + sizeof(prefix) - 1;
 
-    for (int i = 0; strncmp(type, prefix, sizeof(prefix) - 1) == 0 && i < N_MUTATIONS; i++) {
-        if (strcmp(mutation_names[i], type + sizeof(prefix) - 1) == 0) {
+    if (strncmp(type, prefix, sizeof(prefix) - 1) != 0) {
+        return NONE;
+    }
+    const char *rest = strstr(name, "__");
+    size_t n = rest != NULL ? (size_t)(rest - name) : strlen(name);
+
+    for (int i = 0; i < N_MUTATIONS; i++) {
+        if (strlen(mutation_names[i]) == n && memcmp(mutation_names[i], name, n) == 0) {
             return (mutation_t)i;
         }
     }

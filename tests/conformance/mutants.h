@@ -49,7 +49,13 @@
     X(claims_optimizer, "optimizer.sgd")                                                           \
     X(pretends_to_compress, "capability.no_compression")                                           \
     X(has_wrong_rank, "store.workers")                                                             \
-    X(is_dead, "store.alone")
+    X(is_dead, "store.alone")                                                                      \
+    X(refuses_scalars, "array.scalar")                                                             \
+    X(shares_values_of_stores, "create.independent")                                               \
+    X(takes_non_finite, "nonfinite.skip")                                                          \
+    X(skips_non_finite, "nonfinite.error")                                                         \
+    X(keeps_non_finite_sum, "nonfinite.error")                                                     \
+    X(hides_key_of_non_finite_round, "nonfinite.error")
 
 /* A store that keeps none. */
 #define EXCHANGE_MUTATIONS(X)                                                                      \
@@ -61,11 +67,16 @@
     X(exchanges_early, "pushpull.overlapping")                                                     \
     X(refuses_lists_dryly, "alone.lists_refused")                                                  \
     X(refuses_arrays_dryly, "alone.not_allowed")                                                   \
+    X(converts_no_outs, "alone.converts")                                                          \
+    X(writes_only_in_place, "alone.sum")                                                           \
     X(pretends_to_push, "capability.no_weights")                                                   \
     X(pretends_to_optimize, "optimizer.not_capable")
 
 /* The kit's store with something taken away (kitstore.c). */
 #define KIT_MUTATIONS(X)                                                                           \
+    X(pulls_before_it_pushes, "optimizer.pushpull")                                                \
+    X(updates_first_of_list, "optimizer.list")                                                     \
+    X(writes_into_gradient, "optimizer.values_unchanged")                                          \
     X(loses_momentum, "optimizer.momentum")                                                        \
     X(ignores_wd, "optimizer.sgd")                                                                 \
     X(ignores_rescale, "optimizer.sgd")                                                            \
@@ -176,6 +187,56 @@
     X(skips_empty_update, "gradients.updater_empty")                                               \
     X(forgets_rows_beside, "gradients.updater_beside")
 
+/* More cases that one of them must fail: X(mutation, id, kind of store). */
+#define OTHER_CASES(X)                                                                             \
+    X(drops_last_value, "lists.repeated_key", weights)                                             \
+    X(drops_last_value, "lists.repeated_key_order", weights)                                       \
+    X(drops_last_value, "lists.keys_by_devices", weights)                                          \
+    X(drops_last_value, "push.mixed_devices", weights)                                             \
+    X(drops_last_value, "threads.same_key", weights)                                               \
+    X(changes_value, "push.same_array_twice", weights)                                             \
+    X(writes_first_out, "lists.repeated_key_pull", weights)                                        \
+    X(writes_first_out, "broadcast.into_value", weights)                                           \
+    X(writes_first_out, "pushpull.out_is_value", weights)                                          \
+    X(keeps_init_pointer, "broadcast.swapped", weights)                                            \
+    X(keeps_init_pointer, "broadcast.is_init", weights)                                            \
+    X(converts_nothing, "pushpull.converts", weights)                                              \
+    X(converts_nothing, "broadcast.converts", weights)                                             \
+    X(refuses_zero_size, "array.zero_size_in_list", weights)                                       \
+    X(takes_init_as_zero, "delete.forgets", weights)                                               \
+    X(takes_init_as_zero, "reset.value", weights)                                                  \
+    X(returns_previous, "delete.after_pushes", weights)                                            \
+    X(returns_previous, "event.wait", weights)                                                     \
+    X(returns_previous, "event.order", weights)                                                    \
+    X(returns_previous, "event.sequence", weights)                                                 \
+    X(returns_previous, "store.wait_all", weights)                                                 \
+    X(returns_previous, "array.byte_offset", weights)                                              \
+    X(forgets_remainder, "threads.whole_values", weights)                                          \
+    X(updates_per_value, "updater.repeated_key", weights)                                          \
+    X(swallows_updater_error, "updater.error_in_list", weights)                                    \
+    X(swallows_updater_error, "event.untold_error", weights)                                       \
+    X(hides_key_of_error, "event.error", weights)                                                  \
+    X(hides_key_of_error, "updater.error_string_key", weights)                                     \
+    X(broadcasts_once, "alone.broadcast", exchange)                                                \
+    X(wants_one_shape, "alone.dtypes", exchange)                                                   \
+    X(gives_first_value, "dtype.sums", exchange)                                                   \
+    X(ignores_wd, "gradients.dense_form", kit)                                                     \
+    X(is_never_lazy, "gradients.momentum", kit)                                                    \
+    X(is_always_lazy, "gradients.same_as_dense", kit)                                              \
+    X(loads_nothing, "states.another_store", kit)                                                  \
+    X(loads_nothing, "states.pushed_before", kit)                                                  \
+    X(spares_known_keys, "compression.list", compress)                                             \
+    X(keeps_first_values_rows, "sparse.list", rows)                                                \
+    X(keeps_first_values_rows, "sparse.same_key_twice", rows)                                      \
+    X(forgets_rows_of_init, "sparse.mixed", rows)                                                  \
+    X(forgets_rows_of_init, "sparse.range", rows)                                                  \
+    X(forgets_rows_of_init, "rows.broadcast", rows)                                                \
+    X(gives_rows_twice, "rows.list", rows)                                                         \
+    X(gives_rows_twice, "rows.counts", rows)                                                       \
+    X(leaves_rows_not_pushed, "rows.pushpull", rows)                                               \
+    X(leaves_rows_not_pushed, "rows.pushpull_in_place", rows)                                      \
+    X(refuses_no_rows, "rows.some_push", rows)
+
 typedef enum mutation {
     NONE,
 #define MUTATION_ENUM(name, id) M_##name,
@@ -187,8 +248,8 @@ typedef enum mutation {
 
 extern const char *const mutation_names[N_MUTATIONS]; /* NONE: "" */
 
-/* Register a backend as `name`, which a store asks for its mutation: the part behind "mutant_", or
- * else NONE. */
+/* Register a backend as `name`, which a store asks for its mutation: the part behind "mutant_", up to "__" if
+ * that is in it, or else NONE. */
 kvs_status_t register_weights(const char *name);
 kvs_status_t register_exchange(const char *name);
 kvs_status_t register_rows(const char *name);

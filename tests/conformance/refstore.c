@@ -17,11 +17,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "host.h"
+
 typedef struct ref_store {
     mutation_t mutation;
     kvs_updater_t updater;
     void *updater_arg;
     bool optimizes; /* pretends_to_optimize */
+    enum { PROPAGATE, SKIP, REFUSE } nonfinite;
 } ref_store_t;
 
 typedef struct ref_key {
@@ -201,6 +204,9 @@ static kvs_status_t sum_here(const ref_store_t *store, const kvs_group_t *group)
     if (has(store, M_refuses_zero_size) && n_elems == 0) {
         return kvs_fail(KVS_ERR_SHAPE, "there is nothing to push");
     }
+    if (has(store, M_refuses_scalars) && group->values[0].ndim == 0) {
+        return kvs_fail(KVS_ERR_SHAPE, "an array has dimensions");
+    }
     state->sum = calloc((size_t)n_elems + 1, cf_dtype_bytes(dtype));
     if (state->sum == NULL) {
         return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for a sum");
@@ -329,7 +335,7 @@ static void write_out(const ref_store_t *store, int dtype, const void *from,
 
         if (dtype == to) {
             memcpy(element, at(dtype, from, i), cf_dtype_bytes(dtype));
-        } else if (has(store, M_converts_nothing)) {
+        } else if (has(store, M_converts_nothing) || has(store, M_converts_no_outs)) {
             memset(element, 0, cf_dtype_bytes(to));
             memcpy(element, at(dtype, from, i),
                    cf_dtype_bytes(cf_dtype_bytes(to) < cf_dtype_bytes(dtype) ? to : dtype));
@@ -380,8 +386,12 @@ static bool is_value(const kvs_group_t *group, const kvs_tensor_t *out)
 static bool skips(const ref_store_t *store, const kvs_group_t *group, size_t i)
 {
     return (i > 0 && (has(store, M_writes_first_out) || has(store, M_gives_first_out))) ||
-           (has(store, M_forgets_in_place) && is_value(group, &group->outs[i]));
+           (has(store, M_forgets_in_place) && is_value(group, &group->outs[i])) ||
+           (has(store, M_writes_only_in_place) && !is_value(group, &group->outs[i]));
 }
+
+static const void
+    *last_init; /* shares_values_of_stores: what the last init of any store has made */
 
 /* What a pull of the key gives. */
 static const void *readable(const ref_store_t *store, const kvs_group_t *group, bool from_sum)
@@ -393,6 +403,9 @@ static const void *readable(const ref_store_t *store, const kvs_group_t *group, 
     }
     if (has(store, M_returns_previous) && key->previous != NULL) {
         return key->previous;
+    }
+    if (has(store, M_shares_values_of_stores)) {
+        return last_init;
     }
     return key->borrowed != NULL ? key->borrowed : key->value;
 }
@@ -446,6 +459,7 @@ static kvs_status_t ref_init(void *self, kvs_op_t *op)
         if (bytes_of(group->key) > 0 && !has(store, M_takes_init_as_zero)) {
             memcpy(key->value, group->values[0].data, bytes_of(group->key));
         }
+        last_init = key->value;
         if (has(store, M_keeps_init_pointer)) {
             key->borrowed = group->values[0].data;
         }
@@ -594,11 +608,46 @@ static kvs_status_t apply(const ref_store_t *store, const kvs_group_t *group)
     return KVS_OK;
 }
 
+static bool is_finite(const kvs_group_t *group)
+{
+    const void *sum = ((const ref_group_t *)group->state)->sum;
+    int dtype = kvs_dtype_index(group->key->dtype);
+
+    for (int64_t i = 0; i < group->key->n_elems && is_floating(dtype); i++) {
+        if (!isfinite(cf_decode(dtype, at(dtype, sum, i)))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static kvs_status_t refuse_non_finite(const ref_store_t *store, const kvs_group_t *group)
+{
+    const kvs_key_entry_t *key = group->key;
+
+    if (has(store, M_keeps_non_finite_sum)) {
+        (void)apply(store, group); /* it is refused in any case */
+    }
+    if (has(store, M_hides_key_of_non_finite_round)) {
+        return kvs_fail(KVS_ERR_NON_FINITE, "a gradient is not finite");
+    }
+    return key->name != NULL
+               ? kvs_fail(KVS_ERR_NON_FINITE, "key '%s': a gradient is not finite", key->name)
+               : kvs_fail(KVS_ERR_NON_FINITE, "key %lld: a gradient is not finite",
+                          (long long)key->number);
+}
+
 static kvs_status_t push_group(const ref_store_t *store, const kvs_group_t *group)
 {
     kvs_status_t status = sum_values(store, group);
 
-    return status != KVS_OK ? status : apply(store, group);
+    if (status != KVS_OK || store->nonfinite == PROPAGATE || has(store, M_takes_non_finite) ||
+        is_finite(group)) {
+        return status != KVS_OK ? status : apply(store, group);
+    }
+    return store->nonfinite == SKIP || has(store, M_skips_non_finite)
+               ? KVS_OK
+               : refuse_non_finite(store, group);
 }
 
 static kvs_status_t ref_push(void *self, kvs_op_t *op)
@@ -776,7 +825,14 @@ static kvs_status_t ref_open(void *self, const kvs_open_args_t *args)
 {
     ref_store_t *store = self;
 
+    const char *nonfinite = kvsi_host()->option(args->config, "nonfinite");
+
     store->mutation = mutation_of(args->type);
+    if (nonfinite != NULL) { /* stores without weights have no such option */
+        store->nonfinite = strcmp(nonfinite, "skip") == 0    ? SKIP
+                           : strcmp(nonfinite, "error") == 0 ? REFUSE
+                                                             : PROPAGATE;
+    }
     return KVS_OK;
 }
 
@@ -856,15 +912,21 @@ static const kvs_backend_ops_t pretending_optimizer_ops = {
 
 static const int32_t device_types[] = {KVS_DEVICE_CPU};
 
+static const kvs_option_info_t weights_options[] = {{.name = "nonfinite",
+                                                     .type = "text",
+                                                     .preset = "propagate",
+                                                     .doc = "propagate, skip or error"}};
+
 /* Backends live until the process ends. */
 static kvs_status_t register_backend(const char *name, const kvs_backend_ops_t *ops,
                                      uint32_t capabilities)
 {
-    static kvs_backend_t backends[N_MUTATIONS + 2];
+    enum { MAX_BACKENDS = 2 * N_MUTATIONS };
+    static kvs_backend_t backends[MAX_BACKENDS];
     static size_t n_backends;
     kvs_backend_t *backend = &backends[n_backends];
 
-    if (n_backends == N_MUTATIONS + 2) {
+    if (n_backends == MAX_BACKENDS) {
         return kvs_fail(KVS_ERR_NO_MEMORY, "more backends than mutations");
     }
     n_backends++;
@@ -874,7 +936,9 @@ static kvs_status_t register_backend(const char *name, const kvs_backend_ops_t *
                                .dtypes = KVS_DTYPES_ALL,
                                .n_device_types = 1,
                                .device_types = device_types,
-                               .ops = ops};
+                               .ops = ops,
+                               .options = weights_options,
+                               .n_options = ops == &weights_ops};
     if (mutation_of(name) == M_takes_no_bfloat16) {
         backend->dtypes &= ~(1u << KVS_DTYPE_bfloat16);
     }
