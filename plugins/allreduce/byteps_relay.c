@@ -226,10 +226,10 @@ static void check_servers(byteps_exchange_t *exchange, int64_t now_ns)
         at = at->next;
     }
     if (at != NULL) {
-        snprintf(text, sizeof(text),
-                 "%s: %s has not answered within %.1f s; it may be busy or stuck",
-                 BYTEPS_KEY_TEXT(&exchange->header),
-                 server_peer(exchange->depot, at->server)->label, (double)patience / 1000);
+        kvs_net_print(text, sizeof(text),
+                      "%s: %s has not answered within %.1f s; it may be busy or stuck",
+                      BYTEPS_KEY_TEXT(&exchange->header),
+                      server_peer(exchange->depot, at->server)->label, (double)patience / 1000);
         byteps_exchange_fail(exchange, KVS_ERR_TIMEOUT, text);
     }
 }

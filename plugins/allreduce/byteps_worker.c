@@ -732,9 +732,9 @@ static void expire(byteps_use_t *use, int64_t now)
     if (peer == NULL) {
         use->moved_ns = now;
     } else if (now - use->moved_ns > patience) {
-        snprintf(text, sizeof(text),
-                 "%s: %s has not answered within %.1f s; it may be busy or stuck",
-                 BYTEPS_KEY_TEXT(&use->header), peer->label, (double)patience / 1e9);
+        kvs_net_print(text, sizeof(text),
+                      "%s: %s has not answered within %.1f s; it may be busy or stuck",
+                      BYTEPS_KEY_TEXT(&use->header), peer->label, (double)patience / 1e9);
         byteps_key_forget_ask(use->key); /* the next use asks again */
         byteps_use_fail(use, KVS_ERR_TIMEOUT, text);
         byteps_use_end(use);

@@ -27,16 +27,18 @@ struct dist_command {
 
 /* ---- For the controller -------------------------------------------------------------------------------- */
 
-bool dist_commands_put(dist_commands_t *commands, const dist_header_t *header,
-                       const kvs_net_message_t *message)
+kvs_status_t dist_commands_put(dist_commands_t *commands, const dist_header_t *header,
+                               const kvs_net_message_t *message)
 {
     dist_command_t **link = &commands->first;
-    dist_command_t *command = commands->controller == NULL && !commands->held
-                                  ? NULL
-                                  : malloc(sizeof(*command) + message->n_body_bytes + 1);
+    dist_command_t *command;
 
+    if (commands->controller == NULL && !commands->held) {
+        return KVS_ERR_NOT_FOUND;
+    }
+    command = malloc(sizeof(*command) + message->n_body_bytes + 1);
     if (command == NULL) {
-        return false;
+        return KVS_ERR_NO_MEMORY;
     }
     *command = (dist_command_t){.from = message->from,
                                 .store = message->store,
@@ -51,7 +53,7 @@ bool dist_commands_put(dist_commands_t *commands, const dist_header_t *header,
         link = &(*link)->next;
     }
     *link = command;
-    return true;
+    return KVS_OK;
 }
 
 dist_command_t *dist_commands_take(dist_commands_t *commands)
@@ -114,13 +116,14 @@ void dist_command_run(dist_command_t *command, kvs_net_node_t *node, kvs_control
 
 /* ---- Of all kinds -------------------------------------------------------------------------------------- */
 
-static bool give_to_controller(dist_depot_t *depot, const dist_header_t *header,
-                               const kvs_net_message_t *message)
+static kvs_status_t give_to_controller(dist_depot_t *depot, const dist_header_t *header,
+                                       const kvs_net_message_t *message)
 {
-    bool given = dist_commands_put(dist_server_lock_commands(depot->server), header, message);
+    kvs_status_t status =
+        dist_commands_put(dist_server_lock_commands(depot->server), header, message);
 
     dist_server_unlock_commands(depot->server);
-    return given;
+    return status;
 }
 
 void dist_command_take(dist_depot_t *depot, const dist_header_t *header,
@@ -130,8 +133,14 @@ void dist_command_take(dist_depot_t *depot, const dist_header_t *header,
     kvs_status_t status = KVS_OK;
     const char *text = "";
     bool is_own = header->first > HEAD_CONTROLLER && header->first <= HEAD_PROFILER;
+    kvs_status_t given = is_own ? KVS_ERR_NOT_FOUND : give_to_controller(depot, header, message);
 
-    if (!is_own && give_to_controller(depot, header, message)) {
+    if (given == KVS_OK) {
+        return;
+    }
+    if (given == KVS_ERR_NO_MEMORY) {
+        dist_depot_send_done(depot, worker, header->request, given,
+                             "no memory on the server for a command");
         return;
     }
     switch (header->first) {
@@ -144,7 +153,9 @@ void dist_command_take(dist_depot_t *depot, const dist_header_t *header,
         break;
     case HEAD_COMPRESSION:
         status = KVS_ERR_NOT_IMPLEMENTED;
-        text = "not implemented: compression by command; call set_gradient_compression";
+        text =
+            "not implemented: compression by command, of which workers would know nothing; every "
+            "worker calls set_gradient_compression";
         break;
     case HEAD_PROFILER:
         status = dist_profile_command(dist_server_profile(depot->server), depot->rank,

@@ -19,9 +19,9 @@ typedef struct dist_commands {
     dist_command_t *first; /* of those that wait */
 } dist_commands_t;
 
-/* False: nobody would run it, or there is no memory. */
-bool dist_commands_put(dist_commands_t *commands, const dist_header_t *header,
-                       const kvs_net_message_t *message);
+/* Keep a command for the controller. ERR_NOT_FOUND: there is none, nor will be; ERR_NO_MEMORY. No texts. */
+kvs_status_t dist_commands_put(dist_commands_t *commands, const dist_header_t *header,
+                               const kvs_net_message_t *message);
 /* The oldest; NULL: none waits. */
 dist_command_t *dist_commands_take(dist_commands_t *commands);
 void dist_commands_release(dist_commands_t *commands);

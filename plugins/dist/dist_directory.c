@@ -212,9 +212,9 @@ static void look_at_time(dist_wait_t *wait, int64_t now_ns)
             continue;
         }
         *link = asker->next;
-        snprintf(text, sizeof(text), "%s: %s has not initialised it within %.3g s",
-                 DIST_KEY_TEXT(&name->record), dist_depot_worker_label(name->depot, 0),
-                 (double)asker->timeout_ms / 1000);
+        kvs_net_print(text, sizeof(text), "%s: %s has not initialised it within %.3g s",
+                      DIST_KEY_TEXT(&name->record), dist_depot_worker_label(name->depot, 0),
+                      (double)asker->timeout_ms / 1000);
         refuse(name, asker, KVS_ERR_TIMEOUT, text);
     }
     if (name->askers == NULL) {

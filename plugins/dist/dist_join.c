@@ -82,7 +82,7 @@ static void say_missing(const dist_depot_t *depot, double seconds, char *text, s
         }
     }
     if (n < n_bytes) {
-        snprintf(text + n, n_bytes - n, ": neither pushed nor joined within %.3g s", seconds);
+        kvs_net_print(text + n, n_bytes - n, ": neither pushed nor joined within %.3g s", seconds);
     }
 }
 

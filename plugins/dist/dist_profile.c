@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "dist_profile.h"
 
+#include <kvstore/net.h>
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -72,14 +74,17 @@ static void put_spans(FILE *out, const dist_profile_t *profile, int rank)
             (int)getpid(), rank);
     for (size_t i = 0; i < profile->n; i++) {
         const dist_span_t *span = &profile->spans[i];
+        char times[64];
 
         fprintf(out, ",\n{\"name\": ");
         put_text(out, span->name);
+        kvs_net_print(times, sizeof(times), "\"ts\": %.3f, \"dur\": %.3f",
+                      (double)span->begin_ns / 1000,
+                      (double)(span->end_ns - span->begin_ns) / 1000);
         fprintf(out,
-                ", \"cat\": \"round\", \"ph\": \"X\", \"ts\": %.3f, \"dur\": %.3f, \"pid\": %d, "
+                ", \"cat\": \"round\", \"ph\": \"X\", %s, \"pid\": %d, "
                 "\"tid\": %d, \"args\": {\"bytes\": %" PRIu64 "}}",
-                (double)span->begin_ns / 1000, (double)(span->end_ns - span->begin_ns) / 1000,
-                (int)getpid(), rank, span->n_bytes);
+                times, (int)getpid(), rank, span->n_bytes);
     }
     fprintf(out, "\n]\n");
 }

@@ -791,10 +791,10 @@ void dist_requests_expire(dist_worker_t *worker)
             const dist_key_t *key = key_of(request);
             char text[512];
 
-            snprintf(text, sizeof(text),
-                     "%s%s%s has not answered within %.1f s; it is alive, but busy or stuck",
-                     key == NULL ? "" : DIST_KEY_TEXT(&key->record), key == NULL ? "" : ": ",
-                     peer->label, (double)patience / 1e9);
+            kvs_net_print(text, sizeof(text),
+                          "%s%s%s has not answered within %.1f s; it is alive, but busy or stuck",
+                          key == NULL ? "" : DIST_KEY_TEXT(&key->record), key == NULL ? "" : ": ",
+                          peer->label, (double)patience / 1e9);
             give_up(request, KVS_ERR_TIMEOUT, text);
             fail_request(request, KVS_ERR_TIMEOUT, text);
         }

@@ -268,10 +268,11 @@ static void look_at_time(dist_wait_t *wait, int64_t now_ns)
     char text[TEXT_BYTES];
 
     if (loading->timeout_ms > 0 && now_ns - loading->begun_ns >= loading->timeout_ms * 1000000) {
-        snprintf(text, sizeof(text),
-                 "%s has not loaded states within %.3g s: those it loads count, and it calls "
-                 "load_optimizer_states too",
-                 dist_depot_worker_label(loading->depot, 0), (double)loading->timeout_ms / 1000);
+        kvs_net_print(text, sizeof(text),
+                      "%s has not loaded states within %.3g s: those it loads count, and it calls "
+                      "load_optimizer_states too",
+                      dist_depot_worker_label(loading->depot, 0),
+                      (double)loading->timeout_ms / 1000);
         end_waiting(loading, KVS_ERR_TIMEOUT, text);
     }
 }

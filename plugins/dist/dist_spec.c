@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "dist_spec.h"
 
+#include <kvstore/net.h>
+
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -291,6 +293,7 @@ static void add_params(line_t *line, const kvs_param_t *params, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         const kvs_param_t *param = &params[i];
+        char number[32];
 
         add(line, "%s%s ", i > 0 ? ", " : " (", param->name);
         switch (param->type) {
@@ -301,7 +304,8 @@ static void add_params(line_t *line, const kvs_param_t *params, size_t n)
             add(line, "%" PRId64, param->value.integer);
             break;
         case KVS_PARAM_FLOAT:
-            add(line, "%g", param->value.real);
+            kvs_net_print(number, sizeof(number), "%g", param->value.real);
+            add(line, "%s", number);
             break;
         case KVS_PARAM_TEXT:
             add(line, "'%.40s'", param->value.text);

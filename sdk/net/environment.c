@@ -4,6 +4,7 @@
  * Everything is looked at before anything is complained of, so that one error names all that is
  * missing or malformed. Nothing is resolved or connected here. */
 #include "address.h"
+#include "clocale.h"
 
 #include <errno.h>
 #include <locale.h>
@@ -90,7 +91,7 @@ static void complain(reader_t *r, const char *format, ...)
         used += (size_t)snprintf(r->problems + used, sizeof(r->problems) - used, "; ");
     }
     va_start(args, format);
-    vsnprintf(r->problems + used, sizeof(r->problems) - used, format, args);
+    net_c_vsnprintf(r->problems + used, sizeof(r->problems) - used, format, args);
     va_end(args);
 }
 

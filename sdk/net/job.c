@@ -99,7 +99,7 @@ static kvs_status_t find_by_name(kvs_net_job_t *job)
                        job->scheduler_address, sizeof(job->scheduler_address))) {
         return KVS_OK;
     }
-    snprintf(seconds, sizeof(seconds), "%g s", (double)settings->rendezvous_ms / 1000);
+    kvs_net_print(seconds, sizeof(seconds), "%g s", (double)settings->rendezvous_ms / 1000);
     return kvs_fail(KVS_ERR_TIMEOUT,
                     "worker %d: for %s no process of job '%s' has hosted a scheduler on this host: "
                     "rank 0 does, and it is missing; if it is on another host, set "

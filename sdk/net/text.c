@@ -2,6 +2,8 @@
 /* text.c - see text.h. */
 #include "text.h"
 
+#include "clocale.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +14,7 @@ void kvs_net_text_add(kvs_net_text_t *text, const char *format, ...)
     int n;
 
     va_start(args, format);
-    n = vsnprintf(text->bytes + text->n, sizeof(text->bytes) - text->n, format, args);
+    n = net_c_vsnprintf(text->bytes + text->n, sizeof(text->bytes) - text->n, format, args);
     va_end(args);
     if (n > 0) {
         text->n += (size_t)n;
@@ -36,7 +38,7 @@ void net_label(char label[NET_LABEL_MAX], int role, int rank, const char *host, 
 
 const char *net_seconds(char text[32], int64_t ms)
 {
-    snprintf(text, 32, "%g s", (double)ms / 1000);
+    kvs_net_print(text, 32, "%g s", (double)ms / 1000);
     return text;
 }
 

@@ -3,6 +3,7 @@
  * ranks and both sides; and the store can be used afterwards. Jobs of two workers. */
 #include "job.h"
 
+#include <locale.h>
 #include <stdlib.h>
 
 #define SHORT                                                                                      \
@@ -213,6 +214,36 @@ static void a_missing_worker_is_named_and_finds_out_when_it_comes(void)
     job_close(&room);
 }
 
+/* The server is in rank 0's process. */
+static void numbers_have_a_point_in_any_locale(void)
+{
+    job_t room = job_open(NULL, 0), job = JOB_OPEN({"timeout", "0.5"});
+    vec_t out = VEC(0);
+
+    KT_OK(job_init(&job, kvs_key_int(1), VEC(1)));
+    (void)kt_comma_locale();
+    if (job.rank == 0) {
+        KT_FAIL(job_pushpull(&job, kvs_key_int(1), VEC(5), &out), KVS_ERR_TIMEOUT,
+                "has not pushed within 0.5 s");
+        KT_FAIL(kvs_store_join(job.store), KVS_ERR_TIMEOUT,
+                "neither pushed nor joined within 0.5 s");
+        KT_OK(JOB_OPTIMIZER(job.store, "sgd", JOB_REAL("learning_rate", 0.25)));
+        job_meet(&room);
+    } else {
+        KT_FAIL(job_init(&job, kvs_key_int(2), VEC(1)), KVS_ERR_TIMEOUT,
+                "has not initialised it within 0.5 s");
+        job_meet(&room);
+        KT_FAIL(JOB_OPTIMIZER(job.store, "sgd", JOB_REAL("learning_rate", 0.75)), KVS_ERR_ARGUMENT,
+                "gives sgd (learning_rate 0.75), but");
+        KT_HAS(kvs_last_error(), "gave sgd (learning_rate 0.25)");
+        KT_FAIL(kvs_store_barrier(job.store), KVS_ERR_TIMEOUT, "came within 0.5 s");
+    }
+    job_meet(&room);
+    setlocale(LC_ALL, "C");
+    (void)kvs_store_close(job.store);
+    job_close(&room);
+}
+
 static void a_missing_init_of_rank_0_is_named(void)
 {
     job_t room = job_open(NULL, 0), job = JOB_OPEN(SHORT);
@@ -296,6 +327,7 @@ static const kt_test_t tests[] = {
     KT_TEST(a_type_that_differs_is_told_to_both),
     KT_TEST(an_option_that_differs_is_told_to_both),
     KT_TEST(a_missing_worker_is_named_and_finds_out_when_it_comes),
+    KT_TEST(numbers_have_a_point_in_any_locale),
     KT_TEST(a_missing_init_of_rank_0_is_named),
     KT_TEST(a_missing_barrier_is_named),
     KT_TEST(calls_in_opposite_orders_end_at_the_deadline),

@@ -77,13 +77,11 @@ static void reals_come_back_bit_by_bit(void)
 /* Where the program's locale has a decimal comma numbers keep their point. */
 static void the_locale_does_not_matter(void)
 {
-    static const char *const locales[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "de_DE.utf8"};
     kvs_jsonwrite_t json = {0};
     kvs_jsonread_t read;
     double got = 0;
 
-    for (size_t i = 0; i < 3 && setlocale(LC_ALL, locales[i]) == NULL; i++) {
-    }
+    (void)kt_comma_locale();
     kvs_jsonwrite_real(&json, 0.5);
     KT_STR(json.text, "0.5");
     read = reader(json.text, json.n_bytes);

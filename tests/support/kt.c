@@ -6,6 +6,7 @@
 #include <CUnit/Basic.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <locale.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -198,4 +199,30 @@ int kt_run(const char *suite, const kt_test_t *tests, size_t n_tests, int argc, 
 
     CU_cleanup_registry();
     return failed;
+}
+
+/* ---- Locales ------------------------------------------------------------------------------------- */
+
+static int has_comma(const char *locale)
+{
+    return setlocale(LC_ALL, locale) != NULL && strcmp(localeconv()->decimal_point, ",") == 0;
+}
+
+/* The system's, else the one that the build has made. */
+int kt_comma_locale(void)
+{
+    static const char *const locales[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "de_DE.utf8"};
+
+    for (size_t i = 0; i < 3; i++) {
+        if (has_comma(locales[i])) {
+            return 1;
+        }
+    }
+    (void)setenv("LOCPATH", KT_LOCALES, 1);
+    if (has_comma("de_DE.UTF-8")) {
+        return 1;
+    }
+    setlocale(LC_ALL, "C");
+    fprintf(stderr, "no locale with a decimal comma here: the test does without\n");
+    return 0;
 }

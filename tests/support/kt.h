@@ -57,6 +57,10 @@ void kt_stderr_begin(void);
 /* Show it again, and give what was kept: at most what a pipe holds; static until the next call. */
 const char *kt_stderr_end(void);
 
+/* Have the program's numbers written with a decimal comma, until setlocale(LC_ALL, "C"); 0: there is no
+ * locale that has one, nothing has changed. */
+int kt_comma_locale(void);
+
 /* Dense CPU float32 tensors in one line: KT_F32(data, n) is one-dimensional. `shape` must outlive use. */
 kvs_tensor_t kt_tensor(void *data, int dtype_index, const int64_t *shape, int32_t ndim);
 #define KT_F32(data, n) kt_tensor((data), KVS_DTYPE_float32, (const int64_t[]){(n)}, 1)

@@ -40,6 +40,8 @@ typedef struct kvs_net_text {
 } kvs_net_text_t;
 
 void kvs_net_text_add(kvs_net_text_t *text, const char *format, ...) KVS_PRINTF(2, 3);
+/* snprintf with a decimal point whatever the program's locale is, which kvs_net_text_add has as well. */
+int kvs_net_print(char *text, size_t n_bytes, const char *format, ...) KVS_PRINTF(3, 4);
 
 /* ---- Settings: who am I ---------------------------------------------------------------------- */
 
