@@ -7,6 +7,7 @@
 #include "hoststore_update.h"
 #include "rowset.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -407,6 +408,25 @@ static kvs_status_t write_lists(const kvs_dev_rowpull_t *pull)
     return status;
 }
 
+/* Also after a failure: what is queued must not run into what the program does next. */
+static kvs_status_t end_parts(const kvs_dev_task_t *task, kvs_status_t status)
+{
+    char text[512];
+
+    for (size_t i = 0; i < task->key->n_parts && status == KVS_OK; i++) {
+        status = kvs_dev_end_part(task, &task->key->parts[i]);
+    }
+    if (status == KVS_OK) {
+        return KVS_OK;
+    }
+    snprintf(text, sizeof(text), "%s", kvs_plugin_host->last_error());
+    for (size_t i = 0; i < task->key->n_parts; i++) {
+        (void)kvs_dev_end_part(task,
+                               &task->key->parts[i]); /* a device that is lost does nothing more */
+    }
+    return kvs_fail(status, "%s", text);
+}
+
 kvs_status_t kvs_dev_rowpull_run(const kvs_dev_rowpull_t *pull)
 {
     const kvs_dev_task_t *task = pull->task;
@@ -416,9 +436,7 @@ kvs_status_t kvs_dev_rowpull_run(const kvs_dev_rowpull_t *pull)
         status = kvs_dev_marks_wait(task->provider, task->group, task->key->parts[i].queue);
     }
     status = status == KVS_OK ? write_lists(pull) : status;
-    for (size_t i = 0; i < task->key->n_parts && status == KVS_OK; i++) {
-        status = kvs_dev_end_part(task, &task->key->parts[i]);
-    }
+    status = end_parts(task, status);
     return kvs_update_named(status, task->group->key);
 }
 

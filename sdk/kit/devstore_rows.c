@@ -24,10 +24,18 @@ typedef struct scratch {
     size_t n_bytes;
 } scratch_t;
 
+/* What a part's device is to do. */
+typedef struct piece {
+    kvs_rows_item_t sum;
+    kvs_rows_item_t zeros; /* rows that are gone */
+    void *made;            /* the dense form of the sum, or its rows side by side; NULL: they are */
+} piece_t;
+
 struct kvs_dev_rows {
     const kvs_dev_task_t *task;
     kvs_row_union_t sum;
-    int64_t *gone; /* rows that the key has and the sum, which replaces, has not */
+    piece_t *pieces; /* as the key's parts */
+    int64_t *gone;   /* rows that the key has and the sum, which replaces, has not */
     int64_t n_gone;
     int clears;           /* nobody knows which rows those are */
     scratch_t *scratch;   /* until all is queued */
@@ -142,7 +150,11 @@ kvs_status_t kvs_dev_rows_open(const kvs_dev_task_t *task, kvs_dev_rows_t **ret_
         return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for the rows of %zu values", task->n_values);
     }
     rows->task = task;
-    kvs_status_t status = make_union(task, &rows->sum);
+    rows->pieces = calloc(task->key->n_parts, sizeof(*rows->pieces));
+    kvs_status_t status =
+        rows->pieces != NULL
+            ? make_union(task, &rows->sum)
+            : kvs_fail(KVS_ERR_NO_MEMORY, "no memory for %zu lists of rows", task->key->n_parts);
 
     rows->clears = key->rows == NULL || key->rows_unsure;
     if (status == KVS_OK && replaces(rows) && !rows->clears) {
@@ -169,6 +181,7 @@ void kvs_dev_rows_close(kvs_dev_rows_t *rows)
         free(scratch);
     }
     kvs_row_union_release(&rows->sum);
+    free(rows->pieces);
     free(rows->gone);
     free(rows);
 }
@@ -272,6 +285,15 @@ static kvs_status_t upload_table(kvs_dev_rows_t *rows, const kvs_dev_part_t *par
     return status;
 }
 
+static kvs_rows_item_t empty_item(const kvs_dev_rows_t *rows, const kvs_dev_part_t *part)
+{
+    return (kvs_rows_item_t){.size = (uint32_t)sizeof(kvs_rows_item_t),
+                             .dtype = rows->sum.dtype,
+                             .row_elems = rows->sum.row_elems,
+                             .begin = part->begin,
+                             .n = part->n};
+}
+
 /* The rows of the sum that the part has, for its device. */
 static kvs_status_t list_sum(kvs_dev_rows_t *rows, const kvs_dev_part_t *part,
                              kvs_rows_item_t *ret_item)
@@ -281,12 +303,8 @@ static kvs_status_t list_sum(kvs_dev_rows_t *rows, const kvs_dev_part_t *part,
     kvs_status_t status = KVS_OK;
     void *ids = NULL;
 
-    *ret_item = (kvs_rows_item_t){.size = (uint32_t)sizeof(*ret_item),
-                                  .dtype = sum->dtype,
-                                  .row_elems = sum->row_elems,
-                                  .n_rows = range.end - range.first,
-                                  .begin = part->begin,
-                                  .n = part->n};
+    *ret_item = empty_item(rows, part);
+    ret_item->n_rows = range.end - range.first;
     if (ret_item->n_rows == 0) {
         return KVS_OK;
     }
@@ -304,77 +322,84 @@ static kvs_status_t list_sum(kvs_dev_rows_t *rows, const kvs_dev_part_t *part,
     return status;
 }
 
-static kvs_status_t clear_gone(kvs_dev_rows_t *rows, const kvs_dev_part_t *part)
+/* The rows of the part that are to become zero. */
+static kvs_status_t list_zeros(kvs_dev_rows_t *rows, const kvs_dev_part_t *part,
+                               kvs_rows_item_t *ret_item)
 {
-    const kvs_row_union_t *sum = &rows->sum;
     kvs_dev_row_range_t range =
-        kvs_dev_rows_of_part(part, sum->row_elems, rows->n_gone, rows->gone);
-    kvs_rows_item_t item = {.size = (uint32_t)sizeof(item),
-                            .dtype = sum->dtype,
-                            .row_elems = sum->row_elems,
-                            .n_rows = range.end - range.first,
-                            .begin = part->begin,
-                            .n = part->n};
+        kvs_dev_rows_of_part(part, rows->sum.row_elems, rows->n_gone, rows->gone);
+    kvs_status_t status = KVS_OK;
     void *ids = NULL;
 
-    if (rows->clears) {
-        return rows->task->provider->zero(part->queue, part->weight,
-                                          (size_t)part->n * rows->task->elem_bytes);
+    *ret_item = empty_item(rows, part);
+    ret_item->n_rows = range.end - range.first;
+    if (ret_item->n_rows > 0) {
+        status = upload(rows, part, rows->gone + range.first,
+                        (size_t)ret_item->n_rows * sizeof(*rows->gone), &ids);
     }
-    if (item.n_rows == 0) {
-        return KVS_OK;
-    }
-    kvs_status_t status = upload(rows, part, rows->gone + range.first,
-                                 (size_t)item.n_rows * sizeof(*rows->gone), &ids);
-
-    item.ids = ids;
-    return status == KVS_OK ? rows->task->provider->rows_put(part->queue, &item, 0, part->weight)
-                            : status;
-}
-
-kvs_status_t kvs_dev_rows_replace(kvs_dev_rows_t *rows, const kvs_dev_part_t *part)
-{
-    kvs_rows_item_t item;
-    kvs_status_t status = list_sum(rows, part, &item);
-
-    if (status == KVS_OK) {
-        status = clear_gone(rows, part);
-    }
-    return status == KVS_OK ? rows->task->provider->rows_put(part->queue, &item, 0, part->weight)
-                            : status;
-}
-
-kvs_status_t kvs_dev_rows_gradient(kvs_dev_rows_t *rows, const kvs_dev_part_t *part,
-                                   void **ret_gradient)
-{
-    kvs_rows_item_t item;
-    void *gradient = NULL;
-    kvs_status_t status = list_sum(rows, part, &item);
-
-    if (status == KVS_OK) {
-        status = take_scratch(rows, part, (size_t)part->n * rows->task->elem_bytes, &gradient);
-    }
-    if (status == KVS_OK) {
-        status = rows->task->provider->rows_put(part->queue, &item, 0, gradient);
-        *ret_gradient = gradient;
-    }
+    ret_item->ids = ids;
     return status;
 }
 
-kvs_status_t kvs_dev_rows_step(kvs_dev_rows_t *rows, const kvs_dev_part_t *part,
+static piece_t *piece_of(const kvs_dev_rows_t *rows, const kvs_dev_part_t *part)
+{
+    return &rows->pieces[part - rows->task->key->parts];
+}
+
+kvs_status_t kvs_dev_rows_bring(kvs_dev_rows_t *rows, const kvs_dev_part_t *part)
+{
+    piece_t *piece = piece_of(rows, part);
+    size_t row_bytes = kvs_row_union_row_bytes(&rows->sum);
+    kvs_status_t status = list_sum(rows, part, &piece->sum);
+
+    if (status != KVS_OK) {
+        return status;
+    }
+    if (replaces(rows)) {
+        return list_zeros(rows, part, &piece->zeros);
+    }
+    if (!is_lazy(rows)) {
+        return take_scratch(rows, part, (size_t)part->n * rows->task->elem_bytes, &piece->made);
+    }
+    return piece->sum.first == NULL
+               ? KVS_OK
+               : take_scratch(rows, part, (size_t)piece->sum.n_rows * row_bytes, &piece->made);
+}
+
+kvs_status_t kvs_dev_rows_replace(const kvs_dev_rows_t *rows, const kvs_dev_part_t *part)
+{
+    const kvs_provider_t *provider = rows->task->provider;
+    const piece_t *piece = piece_of(rows, part);
+    kvs_status_t status =
+        rows->clears
+            ? provider->zero(part->queue, part->weight, (size_t)part->n * rows->task->elem_bytes)
+            : provider->rows_put(part->queue, &piece->zeros, 0, part->weight);
+
+    return status == KVS_OK ? provider->rows_put(part->queue, &piece->sum, 0, part->weight)
+                            : status;
+}
+
+kvs_status_t kvs_dev_rows_gradient(const kvs_dev_rows_t *rows, const kvs_dev_part_t *part,
+                                   void **ret_gradient)
+{
+    const piece_t *piece = piece_of(rows, part); /* what was made is zero */
+
+    *ret_gradient = piece->made;
+    return rows->task->provider->rows_put(part->queue, &piece->sum, 0, piece->made);
+}
+
+kvs_status_t kvs_dev_rows_step(const kvs_dev_rows_t *rows, const kvs_dev_part_t *part,
                                const kvs_step_item_t *step)
 {
     const kvs_provider_t *provider = rows->task->provider;
-    kvs_rows_item_t item;
-    void *sums = NULL;
-    kvs_status_t status = list_sum(rows, part, &item);
+    const piece_t *piece = piece_of(rows, part);
+    kvs_rows_item_t item = piece->sum;
+    kvs_status_t status = KVS_OK;
 
-    if (status == KVS_OK && item.first != NULL) {
-        status = take_scratch(rows, part, (size_t)item.n_rows * kvs_row_union_row_bytes(&rows->sum),
-                              &sums);
-        status = status == KVS_OK ? provider->rows_sum(part->queue, &item, sums) : status;
+    if (item.first != NULL) {
+        status = provider->rows_sum(part->queue, &piece->sum, piece->made);
         item.first = NULL;
-        item.packed = sums;
+        item.packed = piece->made;
     }
     return status == KVS_OK ? provider->rows_step(part->queue, &item, step) : status;
 }

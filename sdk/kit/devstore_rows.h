@@ -18,13 +18,15 @@ typedef struct kvs_dev_rows kvs_dev_rows_t;
 /* ERR_RANGE: nothing was done. */
 kvs_status_t kvs_dev_rows_open(const kvs_dev_task_t *task, kvs_dev_rows_t **ret_rows);
 void kvs_dev_rows_close(kvs_dev_rows_t *rows); /* NULL does nothing */
+/* Have on a part's device all that it needs: for all parts, before the first of them is worked on. */
+kvs_status_t kvs_dev_rows_bring(kvs_dev_rows_t *rows, const kvs_dev_part_t *part);
 /* A part's weight becomes the dense form of the sum. */
-kvs_status_t kvs_dev_rows_replace(kvs_dev_rows_t *rows, const kvs_dev_part_t *part);
+kvs_status_t kvs_dev_rows_replace(const kvs_dev_rows_t *rows, const kvs_dev_part_t *part);
 /* The dense form of the sum, which is there until the rows are closed. */
-kvs_status_t kvs_dev_rows_gradient(kvs_dev_rows_t *rows, const kvs_dev_part_t *part,
+kvs_status_t kvs_dev_rows_gradient(const kvs_dev_rows_t *rows, const kvs_dev_part_t *part,
                                    void **ret_gradient);
 /* A step that changes only the rows of the sum. */
-kvs_status_t kvs_dev_rows_step(kvs_dev_rows_t *rows, const kvs_dev_part_t *part,
+kvs_status_t kvs_dev_rows_step(const kvs_dev_rows_t *rows, const kvs_dev_part_t *part,
                                const kvs_step_item_t *step);
 /* All parts have been given their work: the key has these rows now. */
 void kvs_dev_rows_note(const kvs_dev_rows_t *rows);

@@ -219,7 +219,8 @@ static kvs_status_t bring(const run_t *run, lane_t *lane)
     if (status == KVS_OK && run->task->n_values > 0 && run->task->store->host.opt != NULL) {
         status = kvs_dev_begin_step(run->task, lane->part);
     }
-    return status == KVS_OK && run->rows != NULL ? take_rows(run, lane) : status;
+    return status == KVS_OK && run->rows != NULL ? kvs_dev_rows_bring(run->rows, lane->part)
+                                                 : status;
 }
 
 /* ---- Compression --------------------------------------------------------------------------------------- */
@@ -574,6 +575,9 @@ static kvs_status_t bring_all(run_t *run)
     }
     if (status == KVS_OK) {
         status = for_lanes(run, bring);
+    }
+    if (status == KVS_OK && run->rows != NULL) {
+        status = for_lanes(run, take_rows);
     }
     if (status == KVS_OK && run->rows != NULL) {
         kvs_dev_rows_note(run->rows);

@@ -110,55 +110,67 @@ static void a_full_device_is_an_error_and_the_key_is_as_before(void)
     KT_OK(kvs_store_close(store));
 }
 
-/* 1000 rows of 250 are 1,000,000 bytes on the device; a gradient that lists 600 of them, and its sum, are too much
- * beside them, where somebody else has the rest. */
+/* An array that leaves 300,000 bytes of the device. */
+static kvs_tensor_t take_the_rest(int device, int64_t *ret_n)
+{
+    kvs_device_info_t info = {.size = sizeof(info)};
+
+    KT_OK(kvs_device_info((kvs_device_t){KVS_DEVICE_CUDA, device}, &info));
+    *ret_n = ((int64_t)info.free_bytes - 300000) / 4;
+    return pretend_array(device, KVS_DTYPE_float32, ret_n, NULL, 0);
+}
+
+/* 1000 rows of 250, on both devices if there are two. The sum of two gradients that list 600 of them has no room on the
+ * last one. */
 static void a_device_that_is_full_of_rows_is_an_error_and_the_key_is_as_before(void)
 {
     static const int64_t shape[] = {1000, 250};
-    const int64_t n_listed = 600 * shape[1], n_hog = 300000;
-    float *numbers = calloc((size_t)n_listed, sizeof(*numbers));
-    int64_t ids[600];
-    kvs_rows_t rows = {ids, 600, 600};
+    const int64_t n_listed = 600 * shape[1];
+    float *numbers = calloc((size_t)n_listed, sizeof(*numbers)), before;
+    int64_t ids[600], n_hog;
+    kvs_rows_t rows = {ids, 600, 600}, got = {&(int64_t){0}, 0, 1};
+    kvs_optimizer_spec_t spec = KVS_OPTIMIZER_INIT;
+    kvs_tensor_t values[2], row, hog;
     kvs_store_t *store = NULL;
+    int last = pretend_n_devices() - 1;
 
     for (int64_t i = 0; i < 600; i++) {
         ids[i] = i;
         numbers[i * shape[1] + 1] = 1;
     }
-    kvs_tensor_t value = pretend_array(0, KVS_DTYPE_float32, &n_listed, numbers, 0);
-    kvs_tensor_t here = kt_tensor(numbers, KVS_DTYPE_float32, shape, 2), out = here;
+    for (int i = 0; i < 2; i++) {
+        values[i] = pretend_array(i == 0 ? 0 : last, KVS_DTYPE_float32, &n_listed, numbers, 0);
+        values[i].ndim = 2;
+        values[i].shape = shape;
+        values[i].rows = &rows;
+    }
+    row = kt_tensor(numbers, KVS_DTYPE_float32, shape, 2);
+    row.rows = &got;
     kvs_tensor_t row_id = kt_tensor(&ids[7], KVS_DTYPE_int64, (const int64_t[]){1}, 1);
-    kvs_optimizer_spec_t spec = KVS_OPTIMIZER_INIT;
-    kvs_rows_t got = {&(int64_t){0}, 0, 1};
-
-    value.ndim = 2;
-    value.shape = shape;
-    value.rows = here.rows = &rows;
-    out.rows = &got;
-    kvs_tensor_t twice[] = {value, value};
-    kvs_arrays_t list = pretend_list(&value, 1), both = pretend_list(twice, 2),
-                 outs = pretend_list(&out, 1), row_ids = pretend_list(&row_id, 1);
+    kvs_arrays_t one = pretend_list(values, 1), both = pretend_list(values, 2),
+                 outs = pretend_list(&row, 1), row_ids = pretend_list(&row_id, 1);
 
     spec.name = "adagrad"; /* which changes listed rows only */
     KT_OK(kvs_store_create("device", NULL, 0, &store));
-    KT_OK(kvs_store_init(store, &key, 1, &list, NULL));
+    KT_OK(kvs_store_init(store, &key, 1, &one, NULL));
     KT_OK(kvs_store_set_optimizer(store, &spec));
-    KT_OK(kvs_store_push(store, &key, 1, &list, NULL));
+    KT_OK(kvs_store_push(store, &key, 1, &both, NULL));
     KT_OK(kvs_store_row_sparse_pull(store, &key, 1, &outs, &row_ids, NULL));
-    float before = numbers[1];
-    kvs_tensor_t hog = pretend_array(0, KVS_DTYPE_float32, &n_hog, NULL, 0);
-
+    before = numbers[1];
+    hog = take_the_rest(last, &n_hog);
     KT_FAIL(kvs_store_push(store, &key, 1, &both, NULL), KVS_ERR_NO_MEMORY,
-            "key 4: device cuda(0): no memory for 600000 bytes");
+            last == 0 ? "key 4: device cuda(0): no memory for 600000 bytes"
+                      : "key 4: device cuda(1): no memory for 338000 bytes");
     KT_OK(kvs_store_row_sparse_pull(store, &key, 1, &outs, &row_ids, NULL));
     KT_REAL(numbers[1], before);
     pretend_free(&hog, 0);
-    KT_OK(kvs_device_copy((kvs_device_t){KVS_DEVICE_CPU, 0}, numbers + 1, value.device, value.data,
-                          4));
+    KT_OK(kvs_device_copy((kvs_device_t){KVS_DEVICE_CPU, 0}, numbers + 1, values[1].device,
+                          values[1].data, 4));
     KT_OK(kvs_store_push(store, &key, 1, &both, NULL)); /* there is room now */
     KT_OK(kvs_store_row_sparse_pull(store, &key, 1, &outs, &row_ids, NULL));
-    KT_TRUE(numbers[1] < before && numbers[1] > 0);
-    pretend_free(&value, 0);
+    KT_TRUE(numbers[1] < before && numbers[1] != 0);
+    pretend_free(&values[0], 0);
+    pretend_free(&values[1], 0);
     free(numbers);
     KT_OK(kvs_store_close(store));
 }

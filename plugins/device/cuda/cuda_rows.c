@@ -37,6 +37,7 @@ static cuda_rows_map_t map_of(const kvs_rows_item_t *item, int64_t unit)
 
     while (map.lanes < CUDA_BLOCK && map.lanes < cuda_n_chunks(item->row_elems, unit)) {
         map.lanes *= 2;
+        map.lane_bits++;
     }
     if (map.lanes == CUDA_BLOCK) {
         map.pieces = cuda_n_chunks(item->row_elems, CUDA_CHUNK);

@@ -145,8 +145,8 @@ typedef struct cuda_unpack_args {
     const uint32_t *packed[CUDA_MAX_ARRAYS];
 } cuda_unpack_args_t;
 
-/* Rows of an array by id, of which the device has elements [begin, begin + n). `lanes` threads, a power of
- * two, have a row, or blocks of CUDA_BLOCK threads that have a chunk of it each: `pieces` of them. */
+/* Rows of an array by id, of which the device has elements [begin, begin + n). `lanes` threads, 2 to the power of
+ * lane_bits, have a row, or blocks of CUDA_BLOCK threads that have a chunk of it each: `pieces` of them. */
 typedef struct cuda_rows_map {
     int64_t row_elems;
     int64_t n_rows;
@@ -155,7 +155,7 @@ typedef struct cuda_rows_map {
     int64_t n;
     int64_t pieces;
     uint32_t lanes;
-    uint32_t reserved;
+    uint32_t lane_bits;
 } cuda_rows_map_t;
 
 /* Rows as of kvs_rows_item_t, which go to `range` by id, or one after the other to `sums`. */

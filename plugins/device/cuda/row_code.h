@@ -23,16 +23,20 @@ DEVICE void *shifted(const void *array, int64_t n, uint32_t elem_bytes)
 /* Of whole rows, or of what of them lies in the range. 0: the thread has none. */
 DEVICE int span_of_thread(const cuda_rows_map_t *map, int in_range, row_span_t *ret_span)
 {
+    int64_t block = block_index(), piece = 0;
     row_span_t span;
 
-    span.row =
-        block_index() / map->pieces * (CUDA_BLOCK / map->lanes) + thread_index() / map->lanes;
-    span.lane = thread_index() % map->lanes;
+    if (map->pieces > 1) {
+        piece = block % map->pieces;
+        block /= map->pieces;
+    }
+    span.row = block * (CUDA_BLOCK >> map->lane_bits) + (thread_index() >> map->lane_bits);
+    span.lane = thread_index() & (map->lanes - 1);
     if (span.row >= map->n_rows) {
         return 0;
     }
     span.at = map->ids[span.row] * map->row_elems - map->begin;
-    span.from = block_index() % map->pieces * CUDA_CHUNK;
+    span.from = piece * CUDA_CHUNK;
     span.to = chunk_end(span.from, CUDA_CHUNK, map->row_elems);
     if (in_range) {
         span.from = span.from < -span.at ? -span.at : span.from;
