@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which architectures the kernels in a shared object are compiled for.
 
-usage: fatbins.py FILE ARCHITECTURE…: every fatbin in it has machine code for exactly these, and PTX of the last."""
+usage: fatbins.py FILE ARCHITECTURE…: there is a fatbin for each .cu file of the plugin, and every one has machine code
+for exactly these, and PTX of the last."""
+import glob
 import os
 import struct
 import sys
@@ -34,6 +36,7 @@ for holds in FOUND:
     want = {(CODE, architecture) for architecture in WANTED} | {(PTX, WANTED[-1])}
     if holds != want:
         sys.exit(f"{sys.argv[1]}: holds {sorted(holds)}, want {sorted(want)}")
-if not FOUND:
-    sys.exit(f"{sys.argv[1]}: holds no kernels")
+SOURCES = glob.glob(os.path.join(os.path.dirname(__file__), "../../plugins/device/cuda/*.cu"))
+if len(FOUND) != len(SOURCES):
+    sys.exit(f"{sys.argv[1]}: holds {len(FOUND)} fatbins, want {len(SOURCES)}")
 print(f"{len(FOUND)} fatbins for {', '.join(sys.argv[2:])} and PTX")
