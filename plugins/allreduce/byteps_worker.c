@@ -657,6 +657,8 @@ static void lose(byteps_worker_t *worker, const kvs_net_event_t *event)
 
 void byteps_worker_event(byteps_worker_t *worker, const kvs_net_event_t *event)
 {
+    kvs_status_t failure;
+
     if (event->kind == KVS_NET_EVENT_LEFT && event->peer != NULL &&
         event->peer->role == KVS_NET_WORKER) {
         byteps_depot_lose(worker->depot, event->peer->rank, event->text);
@@ -688,7 +690,11 @@ void byteps_worker_event(byteps_worker_t *worker, const kvs_net_event_t *event)
     default:
         break;
     }
+    failure = worker->failure;
     byteps_worker_settle(worker);
+    if (failure != KVS_OK) { /* what the depot still has of uses that have failed: no DROP may reach it */
+        byteps_exchanges_fail(worker->depot, failure, worker->failure_text);
+    }
     if (event->kind != KVS_NET_EVENT_ROOM && event->peer != NULL &&
         event->peer->role == KVS_NET_SERVER &&
         kvs_net_node_check_peer(worker->node, event->peer) != KVS_OK) {

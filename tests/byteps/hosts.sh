@@ -19,7 +19,9 @@ while [ $# -gt 0 ]; do
 done
 
 work=$(mktemp -d) || exit 1
+pids=''
 remove() {
+    [ -z "$pids" ] || kill $pids 2>/dev/null # nothing, unless this script was told to end
     i=0
     while [ $i -le $n_hosts ]; do
         ip netns del "kvs-$i-$$" 2>/dev/null
@@ -55,7 +57,6 @@ why=$(cables 2>&1) || {
 }
 
 # on HOST COMMAND…: there, as the process that `$!` is.
-pids=''
 on() {
     host=$1
     shift
@@ -90,6 +91,7 @@ failed=0
 for pid in $pids; do
     wait "$pid" || failed=$((failed + 1))
 done
+pids=''
 cat "$work/output"
 if [ $failed -ne "$want" ] || grep -q 'FAILED' "$work/output"; then
     echo "hosts.sh: $failed processes failed, not $want, or a scenario in one"

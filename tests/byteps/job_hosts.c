@@ -75,7 +75,7 @@ static void compare_sum(const job_t *job, kvs_store_t *local, int dtype, int64_t
 
 static void sums_of_hosts_are_summed_in_order(void)
 {
-    static const int64_t sizes[] = {0, 1, 65537, 1200001};
+    static const int64_t sizes[] = {0, 1, 65537, 300001};
     job_t job = job_open_as("byteps", NULL, 0);
     kvs_store_t *local = NULL;
     int seed = 0;

@@ -172,7 +172,8 @@ typedef struct kvs_net_peer {
     uint32_t same_host; /* 1: same boot and network namespace as this node */
     uint32_t same_process;
     uint32_t is_self;
-    uint32_t host_number; /* the same for all nodes of a host, as same_host has it: in the order of the
+    uint32_t
+        host_number; /* the same for all nodes of a host, as same_host has it: in the order of the
                            * workers' ranks, from 0; hosts that only have servers come last */
     int64_t pid;
     const char *host;    /* its name, for people */
