@@ -116,9 +116,6 @@ static bool allocate(byteps_worker_t *worker, const byteps_worker_args_t *args)
 {
     bool here = may_sum_here(worker);
 
-    if (here && (worker->credit_bytes == 0 || worker->credit_bytes > HERE_BYTES)) {
-        worker->credit_bytes = HERE_BYTES;
-    }
     worker->type = strdup(args->type);
     worker->lost = calloc(worker->n_servers + 1, sizeof(*worker->lost));
     worker->targets = calloc(worker->n_targets, sizeof(*worker->targets));
@@ -128,6 +125,10 @@ static bool allocate(byteps_worker_t *worker, const byteps_worker_args_t *args)
         return false;
     }
     worker->depot->n_part_blocks = byteps_blocks_per_part(worker);
+    if ((here || hosts_sum_first(worker)) &&
+        (worker->credit_bytes == 0 || worker->credit_bytes > HERE_BYTES)) {
+        worker->credit_bytes = HERE_BYTES;
+    }
     return worker->type != NULL && worker->lost != NULL && worker->targets != NULL &&
            worker->closed != NULL && make_book(worker, here);
 }
