@@ -2,15 +2,12 @@
 /* nccl_library.c - see nccl_library.h. */
 #include "nccl_library.h"
 
+#include <kvstore/kit.h>
+
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 nccl_library_t nccl_library;
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static int is_open; /* guarded by lock */
 
 const char *nccl_version_text(int version, char text[24])
 {
@@ -56,35 +53,22 @@ static kvs_status_t find_functions(void *library, const char *name)
     return KVS_OK;
 }
 
-static kvs_status_t open_locked(void)
+static kvs_status_t find(void *handle, const char *name)
 {
-    const char *name = secure_getenv("KVSTORE_NCCL_LIBRARY");
-    kvs_status_t status;
-    void *library;
+    kvs_status_t status = check_version(handle, name);
 
-    name = name != NULL && *name != '\0' ? name : "libnccl.so.2";
-    library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL) {
-        return kvs_fail(KVS_ERR_UNAVAILABLE, "no NCCL: %s; install libnccl2", dlerror());
-    }
-    status = check_version(library, name);
-    if (status == KVS_OK) { /* else it stays open: it may have started threads */
-        status = find_functions(library, name);
-    }
-    return status;
+    return status == KVS_OK ? find_functions(handle, name) : status;
 }
 
 kvs_status_t nccl_library_open(void)
 {
-    kvs_status_t status = KVS_OK;
+    static kvs_library_t library = {.preset = "libnccl.so.2",
+                                    .variable = "KVSTORE_NCCL_LIBRARY",
+                                    .missing = "no NCCL",
+                                    .mend = "install libnccl2",
+                                    .find = find};
 
-    pthread_mutex_lock(&lock);
-    if (!is_open) {
-        status = open_locked();
-        is_open = status == KVS_OK;
-    }
-    pthread_mutex_unlock(&lock);
-    return status;
+    return kvs_library_open(&library);
 }
 
 const char *nccl_library_text(char text[NCCL_TEXT_BYTES])

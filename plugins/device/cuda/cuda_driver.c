@@ -3,15 +3,12 @@
  * answer too: what they say is the reason why CUDA is unavailable. */
 #include "cuda_driver.h"
 
+#include <kvstore/kit.h>
+
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 cuda_driver_t cuda_driver;
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static int is_open; /* guarded by lock */
 
 const char *cuda_version_text(int version, char text[16])
 {
@@ -104,36 +101,22 @@ static kvs_status_t check_version(void *library, const char *name)
                               : "");
 }
 
-static kvs_status_t open_locked(void)
+static kvs_status_t find(void *handle, const char *name)
 {
-    const char *name = secure_getenv("KVSTORE_CUDA_DRIVER");
-    kvs_status_t status;
-    void *library;
+    kvs_status_t status = check_version(handle, name);
 
-    name = name != NULL && *name != '\0' ? name : "libcuda.so.1";
-    library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL) {
-        return kvs_fail(KVS_ERR_UNAVAILABLE, "no CUDA driver: %s; install the NVIDIA driver",
-                        dlerror());
-    }
-    status = check_version(library, name);
-    if (status == KVS_OK) { /* else it stays open: it may have started threads */
-        status = find_functions(library, name);
-    }
-    return status;
+    return status == KVS_OK ? find_functions(handle, name) : status;
 }
 
 kvs_status_t cuda_driver_open(void)
 {
-    kvs_status_t status = KVS_OK;
+    static kvs_library_t library = {.preset = "libcuda.so.1",
+                                    .variable = "KVSTORE_CUDA_DRIVER",
+                                    .missing = "no CUDA driver",
+                                    .mend = "install the NVIDIA driver",
+                                    .find = find};
 
-    pthread_mutex_lock(&lock);
-    if (!is_open) {
-        status = open_locked();
-        is_open = status == KVS_OK;
-    }
-    pthread_mutex_unlock(&lock);
-    return status;
+    return kvs_library_open(&library);
 }
 
 const char *cuda_driver_text(char text[CUDA_TEXT_BYTES])

@@ -312,6 +312,24 @@ kvs_status_t kvs_devhost_await(const kvs_op_t *op);
  * element is told of once, or not at all; by one thread at a time. */
 void kvs_devhost_wrote(kvs_op_t *op, const kvs_group_t *group, int64_t first, int64_t n);
 
+/* ---- Libraries of the system ------------------------------------------------------------------------------- */
+
+/* One that is opened at run time, so that the plugin loads, and says what is missing, without it: a static
+ * of the plugin, {.preset = "libnccl.so.2", …}. */
+typedef struct kvs_library {
+    const char *preset;   /* the file's name, as dlopen takes it */
+    const char *variable; /* of the environment: another name, not heeded in privileged programs */
+    const char *missing;  /* "no NCCL": text of the error, before dlopen's own */
+    const char *mend;     /* "install libnccl2": after it */
+    /* Find what is wanted of it, and see that it will do. What fails leaves the library open: it may have
+     * threads. */
+    kvs_status_t (*find)(void *handle, const char *name);
+    int is_open; /* the kit's */
+} kvs_library_t;
+
+/* 0 at once if it is open. ERR_UNAVAILABLE: it can't be opened; or as `find`. The next call tries again.
+ * Any thread. */
+kvs_status_t kvs_library_open(kvs_library_t *library);
 #ifdef __cplusplus
 }
 #endif
