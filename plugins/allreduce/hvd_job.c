@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #define TICK_MS    250
 #define GOODBYE_MS 2000 /* at the end of the process: for what is on its way */
@@ -39,7 +38,6 @@ typedef struct seat {
 struct hvd_job {
     /* fixed once it is open */
     kvs_net_settings_t settings;
-    pid_t pid;
     kvs_net_job_t *net;
     kvs_net_node_t *node;
     int rank, n_workers;
@@ -666,7 +664,7 @@ static void leave_locked(void)
     hvd_job_t *job = the_job;
     bool in_use, is_over;
 
-    if (job == NULL || job->pid != getpid()) {
+    if (job == NULL) {
         return;
     }
     pthread_mutex_lock(&job->lock);
@@ -694,8 +692,18 @@ static void leave(void)
     }
 }
 
-static void leave_at_exit(void)
+/* In a forked child: the job is its parent's, and not to be touched. Whoever held the lock is not here. */
+static void forget(void)
 {
+    the_job = NULL;
+    job_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+}
+
+static bool is_watched; /* fixed after the first call */
+
+static void watch_forks_and_exit(void)
+{
+    is_watched = pthread_atfork(NULL, NULL, forget) == 0;
     if (atexit(leave) != 0) {
         kvs_log(KVS_LOG_DEBUG, "job", "no memory to say goodbye at exit");
     }
@@ -793,8 +801,7 @@ static void undo(hvd_job_t *job, kvs_status_t status)
 static kvs_status_t join(const kvs_net_settings_t *settings, const hvd_job_options_t *options,
                          hvd_job_t **ret_job)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    hvd_job_t *job = calloc(1, sizeof(*job));
+    hvd_job_t *job = is_watched ? calloc(1, sizeof(*job)) : NULL;
     kvs_status_t status;
 
     if (job == NULL) {
@@ -802,13 +809,11 @@ static kvs_status_t join(const kvs_net_settings_t *settings, const hvd_job_optio
     }
     job->settings = *settings;
     job->engine = options->engine;
-    job->pid = getpid();
     job->end = &job->first;
     job->first_free = UINT32_MAX;
     pthread_mutex_init(&job->lock, NULL);
     pthread_mutex_init(&job->table_lock, NULL);
     pthread_cond_init(&job->arrived, NULL);
-    pthread_once(&once, leave_at_exit);
     status = open_job(job, options);
     if (status != KVS_OK) {
         undo(job, status);
@@ -827,12 +832,11 @@ static bool is_same_job(const kvs_net_settings_t *a, const kvs_net_settings_t *b
 kvs_status_t hvd_job_get(const kvs_net_settings_t *settings, const hvd_job_options_t *options,
                          hvd_job_t **ret_job)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     kvs_status_t status = KVS_OK;
 
+    pthread_once(&once, watch_forks_and_exit);
     pthread_mutex_lock(&job_lock);
-    if (the_job != NULL && the_job->pid != getpid()) {
-        the_job = NULL; /* the parent's: not ours to touch */
-    }
     if (the_job == NULL) {
         status = join(settings, options, &the_job);
     } else if (!is_same_job(&the_job->settings, settings)) {
