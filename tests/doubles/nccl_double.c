@@ -17,6 +17,7 @@
 #define ID_MAGIC  "kvs-nccl-double"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static double_clique_t *cliques;
 static struct ncclComm *comms;
 static nccl_double_counts_t counts;
@@ -24,6 +25,7 @@ static struct {
     int version, init;
     uint64_t progress, async, hang, usage; /* 0: none */
     uint64_t n_seen;
+    int stuck_abort;
 } faults;
 
 static __thread int depth;
@@ -51,6 +53,8 @@ void nccl_double_fault(const char *list)
     faults.async = fault_number(list, "async=");
     faults.hang = fault_number(list, "hang=");
     faults.usage = fault_number(list, "usage=");
+    faults.stuck_abort = strstr(list, "stuck_abort") != NULL;
+    pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
 }
 
@@ -276,6 +280,11 @@ API ncclResult_t ncclCommDestroy(ncclComm_t comm)
 
 API ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
+    pthread_mutex_lock(&lock);
+    while (faults.stuck_abort) {
+        pthread_cond_wait(&changed, &lock);
+    }
+    pthread_mutex_unlock(&lock);
     atomic_store(&comm->clique->aborted, 1);
     return leave(comm, &counts.aborts);
 }

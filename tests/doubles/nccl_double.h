@@ -4,7 +4,8 @@
  *
  * KVSTORE_DOUBLE_NCCL_FAULT, a list: version=CODE; init (never gets beyond in-progress); progress=N,
  * async=N, hang=N, usage=N: what happens to the N-th collective from here on: never more than
- * in-progress, an error that shows later, a stream that stands still, one that is refused. */
+ * in-progress, an error that shows later, a stream that stands still, one that is refused; stuck_abort:
+ * aborts take until that is over. */
 #ifndef NCCL_DOUBLE_H
 #define NCCL_DOUBLE_H
 

@@ -203,6 +203,57 @@ static void a_failure_that_nobody_waited_for_is_told_to_the_next_exchange(void)
     check_recovery(&job);
 }
 
+/* Both hang on their streams; each key is named once, in one error. */
+static void all_failures_that_nobody_waited_for_are_told_together(void)
+{
+    CUstream streams[2] = {pretend_stream(0), pretend_stream(1)};
+    job_t first, second;
+
+    open_key(&first, open_store(), 1, 0);
+    open_key(&second, first.store, 2, 0);
+    for (int i = 0; i < 2; i++) {
+        first.ones[i].stream = first.outs[i].stream = (int64_t)(intptr_t)streams[i];
+        second.ones[i].stream = second.outs[i].stream = (int64_t)(intptr_t)streams[i];
+    }
+    set_fault("hang=1");
+    KT_OK(pushpull(&first));
+    KT_OK(pushpull(&second)); /* behind the one that hangs */
+    for (int i = 0; i < 2; i++) {
+        pretend_sync(i, streams[i]);
+    }
+    set_fault("");
+    KT_FAIL(pushpull(&first), KVS_ERR_PLUGIN, "exchange of key ");
+    KT_HAS(kvs_last_error(), "so did those of key ");
+    KT_HAS(kvs_last_error(), "key 1");
+    KT_HAS(kvs_last_error(), "key 2");
+    KT_OK(pushpull(&first)); /* told once */
+    for (int i = 0; i < 2; i++) {
+        pretend_sync(i, streams[i]);
+    }
+    close_key(&second);
+    check_recovery(&first);
+}
+
+static void an_abort_that_hangs_holds_up_nobody_else(void)
+{
+    job_t first, second;
+
+    open_key(&first, open_store(), 1, 0);
+    open_key(&second, first.store, 2, 2);
+    KT_OK(pushpull(&first));
+    KT_OK(pushpull(&second));
+    set_fault("async=1 stuck_abort");
+    KT_FAIL(pushpull(&first), KVS_ERR_PLUGIN, "a link went down");
+    KT_OK(pushpull(&second)); /* other devices */
+    check_result(&second, 2);
+    KT_FAIL(pushpull(&first), KVS_ERR_TIMEOUT, "earlier communicators are still being aborted");
+    KT_INT(counts().aborts, 0);
+    set_fault("");
+    close_key(&second);
+    check_recovery(&first);
+    KT_INT(counts().aborts, 2);
+}
+
 static void an_error_that_shows_later_is_told_with_the_devices(void)
 {
     job_t job;
@@ -250,6 +301,59 @@ static void a_call_that_nccl_refuses_is_told(void)
     check_recovery(&job);
 }
 
+/* Key 1 goes over devices 0 and 1, and then key 2 from 0 to 2, which fails: key 1 is still on its way. */
+static void what_is_on_its_way_ends_before_what_the_program_does_next(void)
+{
+    CUstream in[2] = {pretend_stream(0), pretend_stream(1)};
+    CUstream out[2] = {pretend_stream(0), pretend_stream(1)};
+    float fives[N], got[N];
+    kvs_tensor_t values[3], outs[3];
+    kvs_key_t keys[2];
+    job_t first, second;
+
+    open_key(&first, open_store(), 1, 0);
+    open_key(&second, first.store, 2, 0);
+    pretend_free(&second.outs[1], 0);
+    second.outs[1] = pretend_array(2, KVS_DTYPE_float32, &n_elems, (float[N]){0}, 0);
+    for (int i = 0; i < N; i++) {
+        fives[i] = 5;
+    }
+    for (int i = 0; i < 2; i++) {
+        values[i] = first.ones[i];
+        outs[i] = first.outs[i];
+        values[i].stream = (int64_t)(intptr_t)in[i];
+        outs[i].stream = (int64_t)(intptr_t)out[i];
+        pretend_hold(i, in[i], 1);
+    }
+    values[2] = second.ones[0];
+    outs[2] = second.outs[1];
+    values[2].stream = outs[2].stream = 1;
+    keys[0] = first.key;
+    keys[1] = second.key;
+    kvs_arrays_t of_keys = {.tensors = values, .n = 3, .per_key = (size_t[]){2, 1}, .n_per_key = 2};
+    kvs_arrays_t results = {.tensors = outs, .n = 3, .per_key = (size_t[]){2, 1}, .n_per_key = 2};
+
+    set_fault("usage=2");
+    KT_FAIL(kvs_store_pushpull(first.store, keys, 2, &of_keys, &results, NULL), KVS_ERR_PLUGIN,
+            "refused, says the double");
+    set_fault("");
+    for (int i = 0; i < 2; i++) {
+        pretend_write(i, out[i], &outs[i], fives, sizeof(fives));
+    }
+    pretend_hold(0, in[0], 0);
+    pretend_hold(1, in[1], 0);
+    for (int i = 0; i < 2; i++) { /* which is a sum of both */
+        pretend_sync(i, out[i]);
+    }
+    KT_OK(kvs_store_push(first.store, &first.key, 1, &first.values, NULL)); /* waits for both */
+    for (int i = 0; i < 2; i++) {
+        pretend_get(&outs[i], got);
+        KT_REAL(got[0], 5);
+    }
+    close_key(&second);
+    check_recovery(&first);
+}
+
 static void an_error_on_some_devices_spares_the_others(void)
 {
     job_t first, second;
@@ -277,11 +381,14 @@ int main(int argc, char **argv)
         KT_TEST(what_it_does_not_take_is_refused_by_name),
         KT_TEST(a_collective_that_hangs_ends_at_the_deadline),
         KT_TEST(a_failure_that_nobody_waited_for_is_told_to_the_next_exchange),
+        KT_TEST(all_failures_that_nobody_waited_for_are_told_together),
+        KT_TEST(an_abort_that_hangs_holds_up_nobody_else),
         KT_TEST(an_error_that_shows_later_is_told_with_the_devices),
         KT_TEST(what_stays_in_progress_ends_at_the_deadline),
         KT_TEST(communicators_that_cannot_be_made_are_told),
         KT_TEST(a_call_that_nccl_refuses_is_told),
         KT_TEST(an_error_on_some_devices_spares_the_others),
+        KT_TEST(what_is_on_its_way_ends_before_what_the_program_does_next),
     };
 
     if (argc > 1 && strcmp(argv[1], "without_a_driver_the_reason_is_told") != 0) {
