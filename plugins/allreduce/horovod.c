@@ -106,6 +106,10 @@ static kvs_status_t horovod_run(void *state, kvs_op_t *op)
     horovod_store_t *store = state;
     kvs_status_t status = check_worker(store, "an operation");
 
+    if (status == KVS_OK && store->store.job != NULL && hvd_store_takes(&store->store, op)) {
+        kvs_devhost_drain(store->devices); /* what is on its way through the host comes first */
+        return hvd_store_run(&store->store, op);
+    }
     return status == KVS_OK ? kvs_devhost_run(store->devices, op) : status;
 }
 
@@ -306,7 +310,7 @@ static const kvs_option_info_t horovod_options[] = {
     {.name = "engine",
      .type = "text",
      .preset = "auto",
-     .doc = "what carries arrays: shm (one host), mpi, or auto"},
+     .doc = "what carries arrays: shm (one host), mpi, nccl (on devices), or auto"},
     {.name = "mpi_library",
      .type = "text",
      .preset = "libmpi.so.40",
@@ -348,9 +352,10 @@ static const kvs_backend_t *const horovod_backends[] = {&horovod_backend};
 static void horovod_about(const kvs_config_t *config,
                           void (*line)(void *arg, const char *label, const char *text), void *arg)
 {
-    char text[HVD_OPENMPI_TEXT_BYTES];
+    char text[HVD_OPENMPI_TEXT_BYTES], library[HVD_OPENMPI_TEXT_BYTES];
 
     kvs_net_about(config, line, arg);
+    line(arg, "NCCL", hvd_nccl_text(library, sizeof(library)));
     line(arg, "MPI", hvd_openmpi_text(kvs_plugin_host->option(config, "mpi_library"), text));
     line(arg, "engine", kvs_plugin_host->option(config, "engine"));
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hvd_engine.c - the choice between shm and mpi, once a job, and exchanges by the one chosen. */
+/* hvd_engine.c - the choice between shm and mpi, once a job, and of nccl beside it for arrays on devices; and
+ * exchanges by the one chosen. */
 #include "hvd_engine.h"
 
 #include "hvd_mpi.h"
@@ -15,6 +16,7 @@ typedef struct carrier {
     ar_group_t *group;  /* the workers of this host; NULL: nothing goes through shared memory */
     hvd_quick_t *quick; /* NULL: they are not all, or a timeline is written */
     hvd_mpi_t *mpi;     /* NULL: the engine is shm */
+    hvd_nccl_t *nccl;   /* NULL: arrays on devices go through the host */
 } carrier_t;
 
 /* ---- Exchanges ------------------------------------------------------------------------------------ */
@@ -51,6 +53,23 @@ hvd_quick_t *hvd_engine_quick(const hvd_job_t *job)
     return ((const carrier_t *)hvd_job_engine(job))->quick;
 }
 
+hvd_nccl_t *hvd_engine_nccl(const hvd_job_t *job)
+{
+    return ((const carrier_t *)hvd_job_engine(job))->nccl;
+}
+
+kvs_status_t hvd_engine_check_host(const hvd_job_t *job)
+{
+    const carrier_t *c = hvd_job_engine(job);
+
+    return c->group != NULL || c->mpi != NULL
+               ? KVS_OK
+               : kvs_fail(KVS_ERR_UNAVAILABLE,
+                          "engine nccl carries arrays on devices only, where the workers don't "
+                          "share the "
+                          "memory of one host; use the engine mpi, under mpirun");
+}
+
 /* An exchange of arrays that all have the same shape: the pieces of all items make one row. */
 static kvs_status_t run_pieces(const carrier_t *c, hvd_pending_t *const *pending, size_t n,
                                const ar_party_t *party)
@@ -80,6 +99,9 @@ static kvs_status_t run(void *state, hvd_pending_t *const *pending, size_t n, co
                         .members = go->members,
                         .timeout_ms = pending[0]->timeout_ms};
 
+    if (pending[0]->device != NULL) {
+        return hvd_nccl_run(c->nccl, pending, n, go);
+    }
     return pending[0]->run != NULL ? pending[0]->run(pending[0], c->job, &party, go->items[0].extra)
                                    : run_pieces(c, pending, n, &party);
 }
@@ -166,35 +188,100 @@ static kvs_status_t open_mpi(carrier_t *c, const hvd_engine_options_t *options)
 }
 
 /* Who has said which engine to use wants to see it. */
-static void tell_engine(const carrier_t *c, bool is_told)
+static void tell_engine(const carrier_t *c, bool is_told, bool is_nccl)
 {
     int level = is_told ? KVS_LOG_WARN : KVS_LOG_INFO;
+    char text[200];
 
-    if (c->mpi != NULL) {
+    if (is_nccl) {
+        kvs_log(level, "horovod", "engine nccl: worker %d of %d, %s", c->rank, c->n_workers,
+                hvd_nccl_text(text, sizeof(text)));
+    } else if (c->mpi != NULL) {
         kvs_log(level, "horovod", "engine mpi: worker %d of %d, %d hosts, %s", c->rank,
                 c->n_workers, hvd_mpi_n_hosts(c->mpi), hvd_mpi_version(c->mpi));
     } else {
         kvs_log(level, "horovod", "engine shm: worker %d of %d, on one host", c->rank,
                 c->n_workers);
     }
+    if (!is_nccl && c->nccl != NULL) {
+        kvs_log(level, "horovod", "arrays on devices: engine nccl, %s",
+                hvd_nccl_text(text, sizeof(text)));
+    }
+}
+
+static int n_workers_here(const carrier_t *c)
+{
+    int n = 0;
+
+    for (int rank = 0; rank < c->n_workers; rank++) {
+        n += kvs_net_node_peer(c->node, KVS_NET_WORKER, rank)->same_host != 0;
+    }
+    return n;
+}
+
+/* Without being asked for, NCCL is used where it is there and each worker of this host can have a device of
+ * its own, which it needs. */
+static kvs_status_t open_nccl_if_possible(carrier_t *c)
+{
+    const kvs_provider_t *provider;
+    int n_devices = 0, n_here = n_workers_here(c);
+
+    if (hvd_nccl_check() != KVS_OK || kvs_provider_find(KVS_DEVICE_CUDA, &provider) != KVS_OK ||
+        provider->n_devices(&n_devices) != KVS_OK) {
+        kvs_log(KVS_LOG_DEBUG, "horovod", "arrays on devices go through the host: %s",
+                kvs_plugin_host->last_error());
+        return KVS_OK;
+    }
+    if (n_devices < n_here) {
+        kvs_log(
+            KVS_LOG_INFO, "horovod",
+            "arrays on devices go through the host: %d workers here see %d devices; engine=nccl "
+            "if those are different ones",
+            n_here, n_devices);
+        return KVS_OK;
+    }
+    return hvd_nccl_open(c->job, &c->nccl);
+}
+
+/* What is in host memory goes as it would otherwise, on one host; elsewhere it is refused. */
+static kvs_status_t open_nccl(carrier_t *c, const hvd_engine_options_t *options)
+{
+    kvs_status_t status = hvd_nccl_check();
+
+    if (status == KVS_OK && all_here(c)) {
+        status = open_shm(c, options);
+    }
+    status = status == KVS_OK ? hvd_nccl_open(c->job, &c->nccl) : status;
+    return status == KVS_OK ? KVS_OK : kvs_fail_context(status, "engine nccl");
+}
+
+static kvs_status_t open_host(carrier_t *c, const hvd_engine_options_t *options, bool is_auto)
+{
+    bool is_mpi = strcmp(options->engine, "mpi") == 0;
+    kvs_status_t status =
+        is_mpi || (is_auto && !all_here(c)) ? open_mpi(c, options) : open_shm(c, options);
+
+    if (status == KVS_ERR_UNAVAILABLE && is_auto && is_switched_off(c)) {
+        status = kvs_fail_context(status, "KVSTORE_SHM=0 leaves the engine mpi only");
+    }
+    return status == KVS_OK && is_auto ? open_nccl_if_possible(c) : status;
 }
 
 static kvs_status_t open_engine(carrier_t *c, const hvd_engine_options_t *options)
 {
     bool is_auto = strcmp(options->engine, "auto") == 0;
-    bool is_mpi = strcmp(options->engine, "mpi") == 0;
+    bool is_nccl = strcmp(options->engine, "nccl") == 0;
     kvs_status_t status;
 
-    if (!is_auto && !is_mpi && strcmp(options->engine, "shm") != 0) {
-        return kvs_fail(KVS_ERR_ARGUMENT, "engine: \"%s\" is none; accepted are auto, shm, mpi",
+    if (!is_auto && !is_nccl && strcmp(options->engine, "mpi") != 0 &&
+        strcmp(options->engine, "shm") != 0) {
+        return kvs_fail(KVS_ERR_ARGUMENT,
+                        "engine: \"%s\" is none; accepted are auto, shm, mpi, nccl",
                         options->engine);
     }
-    status = is_mpi || (is_auto && !all_here(c)) ? open_mpi(c, options) : open_shm(c, options);
-    if (status == KVS_ERR_UNAVAILABLE && is_auto && is_switched_off(c)) {
-        status = kvs_fail_context(status, "KVSTORE_SHM=0 leaves the engine mpi only");
-    }
+    status = is_nccl ? open_nccl(c, options) : open_host(c, options, is_auto);
     if (status == KVS_OK) {
-        tell_engine(c, !is_auto);
+        tell_engine(c, !is_auto, is_nccl);
     }
     return status;
 }
@@ -203,6 +290,7 @@ static void close_carrier(void *state, bool is_over)
 {
     carrier_t *c = state;
 
+    hvd_nccl_close(c->nccl, is_over);
     if (!is_over) { /* else not all of them are there to take part in it */
         hvd_mpi_close(c->mpi);
         hvd_openmpi_finalize();
@@ -234,9 +322,19 @@ static kvs_status_t open_carrier(hvd_job_t *job, const void *options, void **ret
     return KVS_OK;
 }
 
+static void take_message(void *state, hvd_view_t view)
+{
+    const carrier_t *c = state;
+
+    if (c->nccl != NULL) {
+        hvd_nccl_message(c->nccl, view);
+    }
+}
+
 const hvd_engine_t hvd_engine = {.name = "horovod",
                                  .version = "horovod " HOROVOD_VERSION,
                                  .n_steps = ar_group_steps,
                                  .open = open_carrier,
                                  .run = run,
+                                 .message = take_message,
                                  .close = close_carrier};

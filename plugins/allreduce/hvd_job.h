@@ -25,6 +25,7 @@ struct hvd_pending {
     ar_piece_t piece;
     int64_t timeout_ms;
     const kvs_key_entry_t *key; /* for the timeline; NULL: not in it */
+    struct hvd_device *device;  /* NULL, or arrays on devices, for the engine nccl */
     /* For the other kinds: carry it out. */
     kvs_status_t (*run)(hvd_pending_t *pending, hvd_job_t *job, const ar_party_t *party,
                         const int64_t *extra);

@@ -41,7 +41,7 @@ typedef struct hvd_ask {
     int32_t priority;
     int32_t ndim;
     int64_t shape[HVD_MAX_NDIM];
-    int64_t extra;  /* what may differ among workers */
+    int64_t extra;  /* what may differ among workers; of arrays on devices a bit for each device */
     uint64_t count; /* how many exchanges of this key this worker has submitted before */
     int64_t timeout_ms, warning_ms; /* 0: never */
     bool is_text;

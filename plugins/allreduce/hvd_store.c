@@ -21,6 +21,7 @@ struct hvd_op {
     kvs_status_t status;
     size_t list_index; /* of the item whose error this is */
     char *text;
+    bool is_on_devices;
 };
 
 /* ---- Life -------------------------------------------------------------------------------------- */
@@ -38,6 +39,8 @@ kvs_status_t hvd_store_open(hvd_store_t *store, hvd_job_t *job, const kvs_open_a
     }
     store->number = kvs_net_store_number(store->net);
     store->quick = hvd_engine_quick(job);
+    store->nccl = hvd_engine_nccl(job);
+    pthread_mutex_init(&store->streams.host.lock, NULL);
     store->rank = kvs_net_node_rank(hvd_job_node(job));
     store->n_workers = kvs_net_node_count(hvd_job_node(job), KVS_NET_WORKER);
     pthread_mutex_init(&store->lock, NULL);
@@ -53,6 +56,7 @@ kvs_status_t hvd_store_close(hvd_store_t *store, int64_t timeout_ms)
     hvd_job_unuse(store->job);
     hvd_keys_release(&store->keys);
     hvd_keys_release(&store->gather_keys);
+    pthread_mutex_destroy(&store->streams.host.lock);
     pthread_mutex_destroy(&store->lock);
     return status;
 }
@@ -93,21 +97,23 @@ static void fill_ask(const hvd_store_t *store, const hvd_item_t *item, uint64_t 
     const kvs_tensor_t *value = &item->group->values[0];
     const kvs_key_entry_t *key = item->group->key;
 
-    *ret_ask = (hvd_ask_t){.store = store->number,
-                           .what = (uint8_t)item->pending.what,
-                           .dtype = (uint8_t)item->pending.dtype,
-                           .reduce = (uint8_t)item->pending.reduce,
-                           .root = item->pending.root,
-                           .priority = item->op->pub->priority,
-                           .ndim = value->ndim,
-                           .extra = item->rows.rows.n_rows,
-                           .count = count,
-                           .timeout_ms = store->timeout_ms,
-                           .warning_ms = store->warning_ms,
-                           .is_text = key->name != NULL,
-                           .number = key->number,
-                           .text = key->name,
-                           .n_text = key->name == NULL ? 0 : (uint32_t)strlen(key->name)};
+    *ret_ask =
+        (hvd_ask_t){.store = store->number,
+                    .what = (uint8_t)item->pending.what,
+                    .dtype = (uint8_t)item->pending.dtype,
+                    .reduce = (uint8_t)item->pending.reduce,
+                    .root = item->pending.root,
+                    .priority = item->op->pub->priority,
+                    .ndim = value->ndim,
+                    .extra = item->pending.device != NULL ? hvd_device_mask(item->pending.device)
+                                                          : item->rows.rows.n_rows,
+                    .count = count,
+                    .timeout_ms = store->timeout_ms,
+                    .warning_ms = store->warning_ms,
+                    .is_text = key->name != NULL,
+                    .number = key->number,
+                    .text = key->name,
+                    .n_text = key->name == NULL ? 0 : (uint32_t)strlen(key->name)};
     memcpy(ret_ask->shape, value->shape, (size_t)value->ndim * sizeof(int64_t));
 }
 
@@ -119,6 +125,8 @@ static void release_item(hvd_item_t *item)
         hvd_held_release(&item->held);
     }
     hvd_rows_release(&item->rows);
+    hvd_device_close(item->pending.device);
+    item->pending.device = NULL;
 }
 
 static void finish(hvd_op_t *op)
@@ -225,10 +233,18 @@ static void end_item(hvd_item_t *item, kvs_status_t status, const char *text)
     free(own_text);
 }
 
+static void on_device_done(void *item, kvs_status_t status, const char *text)
+{
+    end_item(item, status, text);
+}
+
 static void on_end(hvd_pending_t *pending, kvs_status_t status, const char *text, int last_rank)
 {
     (void)last_rank;
-    end_item((hvd_item_t *)pending, status, text);
+    if (status != KVS_OK || pending->device == NULL ||
+        !hvd_device_end_later(pending->device, on_device_done, pending)) {
+        end_item((hvd_item_t *)pending, status, text);
+    }
 }
 
 /* ---- Beginning ------------------------------------------------------------------------------------ */
@@ -282,6 +298,10 @@ static kvs_status_t prepare(hvd_op_t *op, const kvs_group_t *group)
                                   .n_outs = group->n_outs},
                         .timeout_ms = op->store->timeout_ms,
                         .end = on_end};
+    if (op->is_on_devices) {
+        return hvd_device_open(op->store->nccl, &op->store->streams, group, op->store->timeout_ms,
+                               &item->pending.device);
+    }
     if (value->rows != NULL) {
         return prepare_rows(item);
     }
@@ -365,6 +385,7 @@ static kvs_status_t begin(hvd_store_t *store, kvs_op_t *pub)
     op->pub = pub;
     op->store = store;
     op->n_left = n_groups + 1;
+    op->is_on_devices = hvd_store_takes(store, pub);
     status = prepare_all(op);
     if (status != KVS_OK) {
         free(op);
@@ -427,6 +448,11 @@ static bool run_quick(hvd_store_t *store, kvs_op_t *op)
     return true;
 }
 
+bool hvd_store_takes(const hvd_store_t *store, const kvs_op_t *op)
+{
+    return store->nccl != NULL && op->n_groups > 0 && hvd_device_takes(op);
+}
+
 kvs_status_t hvd_store_run(hvd_store_t *store, kvs_op_t *op)
 {
     kvs_status_t status = hvd_job_check(store->job);
@@ -438,10 +464,14 @@ kvs_status_t hvd_store_run(hvd_store_t *store, kvs_op_t *op)
         return kvs_fail(KVS_ERR_ARGUMENT, "pushpull: reduction %u is none of KVS_REDUCE_...",
                         op->reduce);
     }
+    if (hvd_store_takes(store, op)) {
+        return begin(store, op);
+    }
     if (op->n_groups == 1 && (op->flags & KVS_OP_SHARED) == 0 && run_quick(store, op)) {
         return KVS_OK;
     }
-    return begin(store, op);
+    status = hvd_engine_check_host(store->job);
+    return status == KVS_OK ? begin(store, op) : kvs_fail_context(status, "%s", verb_name(op));
 }
 
 /* ---- Calls that wait -------------------------------------------------------------------------------- */

@@ -6,6 +6,7 @@
 
 #include "hvd_gather.h"
 #include "hvd_keys.h"
+#include "hvd_device.h"
 #include "hvd_quick.h"
 
 #include <pthread.h>
@@ -16,7 +17,9 @@ typedef struct hvd_op hvd_op_t;
 typedef struct hvd_store {
     /* fixed once it is open */
     hvd_job_t *job;
-    hvd_quick_t *quick; /* NULL: nothing goes that way */
+    hvd_quick_t *quick;     /* NULL: nothing goes that way */
+    hvd_nccl_t *nccl;       /* NULL: arrays on devices come as copies in host memory */
+    kvs_devstore_t streams; /* of it only the list of marks, and the lock, are in use */
     kvs_net_store_t *net;
     uint32_t number;
     int rank, n_workers;
@@ -52,6 +55,8 @@ kvs_status_t hvd_store_open(hvd_store_t *store, hvd_job_t *job, const kvs_open_a
 kvs_status_t hvd_store_close(hvd_store_t *store, int64_t timeout_ms);
 /* pushpull and broadcast. */
 kvs_status_t hvd_store_run(hvd_store_t *store, kvs_op_t *op);
+/* The same of an operation that hvd_store_takes: all its arrays are on devices. */
+bool hvd_store_takes(const hvd_store_t *store, const kvs_op_t *op);
 kvs_status_t hvd_store_barrier(hvd_store_t *store);
 /* Calls that wait return ERR_CANCELLED. Safe in a signal handler. */
 void hvd_store_cancel(hvd_store_t *store);

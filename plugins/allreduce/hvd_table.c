@@ -487,6 +487,15 @@ static kvs_status_t compare(const hvd_table_t *table, const entry_t *entry, int 
         say_array(text, ask);
         return first->dtype != ask->dtype ? KVS_ERR_DTYPE : KVS_ERR_SHAPE;
     }
+    if ((first->what == HVD_REDUCE || first->what == HVD_BROADCAST) &&
+        (first->extra == 0) != (ask->extra == 0)) {
+        say(text,
+            "the arrays of %s go through NCCL, but those of %s through host memory: have them all "
+            "on devices or none, in all workers, and NCCL installed everywhere; or set engine to "
+            "shm or mpi",
+            first->extra != 0 ? one : other, first->extra != 0 ? other : one);
+        return KVS_ERR_ARGUMENT;
+    }
     if (first->reduce != ask->reduce) {
         say(text, "%s asked for the %s, but %s for the %s", one, hvd_reduce_name(first->reduce),
             other, hvd_reduce_name(ask->reduce));
@@ -546,7 +555,8 @@ static bool fuse(const hvd_table_t *table, const entry_t *a, const entry_t *b)
 {
     if (a->first.what != HVD_REDUCE || b->first.what != HVD_REDUCE ||
         a->first.dtype != b->first.dtype || a->first.reduce != b->first.reduce ||
-        n_bytes_of(&a->first) > SMALL_BYTES || n_bytes_of(&b->first) > SMALL_BYTES) {
+        (a->first.extra == 0) != (b->first.extra == 0) || n_bytes_of(&a->first) > SMALL_BYTES ||
+        n_bytes_of(&b->first) > SMALL_BYTES) {
         return false;
     }
     for (int rank = 0; rank < table->n_workers; rank++) {
