@@ -196,7 +196,7 @@ static void arrays_on_devices_and_on_the_host_do_not_meet(void)
     kvs_tensor_t value = make(crew.rank == 1 ? -1 : 0, KVS_DTYPE_float32, crew.rank, 0);
 
     KT_FAIL(exchange(&crew, 7, 0, &value, 1, &value, 1), KVS_ERR_ARGUMENT,
-            "pushpull: key 7: the arrays of worker 0 (host ");
+            "pushpull: key 7: the arrays of worker ");
     KT_HAS(kvs_last_error(), "but those of worker 1 (host ");
     KT_HAS(kvs_last_error(), "set engine to shm or mpi");
     crew_works(&crew, kvs_key_int(8));

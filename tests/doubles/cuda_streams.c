@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cuda_streams.c - streams and events of the stand-in for libcuda.so.1. One thread runs the work of all
- * streams. Work lies for a while before it may run, and of the streams that could go on the one that
- * was given its work last goes first: who forgets to wait comes too early. */
+ * streams; but functions of the host, which may wait for other processes, have threads of their own. Work
+ * lies for a while before it may run, and of the streams that could go on the one that was given its
+ * work last goes first: who forgets to wait comes too early. */
 #include "cuda_double.h"
 
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 struct CUstream_st {
     int device;
     int held;    /* by a test: does nothing */
+    int is_away; /* its first is a function of the host, on a thread of its own */
     long thread; /* of the per-thread default streams: whose */
     double_work_t *first, **end;
     struct CUstream_st *next;
@@ -53,7 +55,7 @@ static struct CUstream_st *choose(int64_t now, int64_t *ret_next)
     *ret_next = INT64_MAX;
     for (int i = 0; i < 2; i++) {
         for (struct CUstream_st *s = lists[i]; s != NULL; s = s->next) {
-            if (s->first == NULL || s->held) {
+            if (s->first == NULL || s->held || s->is_away) {
                 continue;
             }
             if (s->first->ready_ns > now && s->first->ready_ns < *ret_next) {
@@ -68,21 +70,10 @@ static struct CUstream_st *choose(int64_t now, int64_t *ret_next)
     return chosen;
 }
 
-static void run_first_locked(struct CUstream_st *stream)
+static void end_first_locked(struct CUstream_st *stream)
 {
     double_work_t *work = stream->first;
 
-    if (!double_devices[stream->device].failed) {
-        double_downloads -= work->is_download && double_downloads > 0;
-        if (work->run != NULL) {
-            pthread_mutex_unlock(&double_lock);
-            work->run(work);
-            pthread_mutex_lock(&double_lock);
-        }
-        if (work->run_locked != NULL) {
-            work->run_locked(work);
-        }
-    }
     if (work->recorded != NULL && work->recorded->n_done < work->number) {
         work->recorded->n_done = work->number;
     }
@@ -93,6 +84,59 @@ static void run_first_locked(struct CUstream_st *stream)
     free(work->args);
     free(work);
     pthread_cond_broadcast(&changed);
+}
+
+static void run_host(double_work_t *work)
+{
+    work->callback(work->dst);
+}
+
+static void *run_apart(void *arg)
+{
+    struct CUstream_st *stream = arg;
+
+    run_host(stream->first); /* nobody else touches it meanwhile */
+    pthread_mutex_lock(&double_lock);
+    stream->is_away = 0;
+    end_first_locked(stream);
+    pthread_mutex_unlock(&double_lock);
+    return NULL;
+}
+
+static void start_thread(void *(*run)(void *arg), void *arg)
+{
+    pthread_t thread;
+    pthread_attr_t attributes;
+
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    if (pthread_create(&thread, &attributes, run, arg) != 0) {
+        abort();
+    }
+    pthread_attr_destroy(&attributes);
+}
+
+static void run_first_locked(struct CUstream_st *stream)
+{
+    double_work_t *work = stream->first;
+
+    if (!double_devices[stream->device].failed) {
+        double_downloads -= work->is_download && double_downloads > 0;
+        if (work->run == run_host) {
+            stream->is_away = 1;
+            start_thread(run_apart, stream);
+            return;
+        }
+        if (work->run != NULL) {
+            pthread_mutex_unlock(&double_lock);
+            work->run(work);
+            pthread_mutex_lock(&double_lock);
+        }
+        if (work->run_locked != NULL) {
+            work->run_locked(work);
+        }
+    }
+    end_first_locked(stream);
 }
 
 static void *run_all(void *arg)
@@ -121,15 +165,7 @@ static void *run_all(void *arg)
 
 void double_streams_start(void)
 {
-    pthread_t thread;
-    pthread_attr_t attributes;
-
-    pthread_attr_init(&attributes);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    if (pthread_create(&thread, &attributes, run_all, NULL) != 0) {
-        abort();
-    }
-    pthread_attr_destroy(&attributes);
+    start_thread(run_all, NULL);
 }
 
 /* ---- Streams ---------------------------------------------------------------------------------- */
@@ -291,11 +327,6 @@ DOUBLE_API CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *
         double_settings.capture ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
     pthread_mutex_unlock(&double_lock);
     return CUDA_SUCCESS;
-}
-
-static void run_host(double_work_t *work)
-{
-    work->callback(work->dst);
 }
 
 DOUBLE_API CUresult cuLaunchHostFunc(CUstream stream, CUhostFn fn, void *arg)
