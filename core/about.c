@@ -28,9 +28,12 @@ kvs_status_t kvs_plugin_about(kvs_plugin_list_t *list, size_t index, line_t line
 {
     const kvs_plugin_t *plugin = NULL;
 
-    if (index >= kvs_plugin_list_count(list) || line == NULL) {
-        return kvs_fail(KVS_ERR_ARGUMENT, line == NULL ? "plugin_about: line is NULL"
-                                                       : "plugin_about: there is no such item");
+    if (line == NULL) {
+        return kvs_fail(KVS_ERR_ARGUMENT, "plugin_about: line is NULL");
+    }
+    if (index >= kvs_plugin_list_count(list)) {
+        return kvs_fail(KVS_ERR_ARGUMENT, "plugin_about: there is no item %zu in a list of %zu",
+                        index, kvs_plugin_list_count(list));
     }
     kvs_plugin_info_t info = list->plugins[index]; /* its own verdict stays */
 

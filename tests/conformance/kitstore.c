@@ -356,6 +356,76 @@ static const kvs_backend_t kit_backend = {
     .ops = &kit_ops,
 };
 
+/* ---- Each push by itself --------------------------------------------------------------------------- */
+
+static kvs_status_t need_optimizer(const kit_store_t *store, const kvs_op_t *op)
+{
+    const kvs_key_entry_t *key = op->groups[0].key;
+
+    if (store->has_optimizer || store->mutation == M_takes_pushes_without_optimizer) {
+        return KVS_OK;
+    }
+    return key->name != NULL
+               ? kvs_fail(KVS_ERR_STATE, "key '%s': set_optimizer comes first", key->name)
+               : kvs_fail(KVS_ERR_STATE, "key %lld: set_optimizer comes first",
+                          (long long)key->number);
+}
+
+static kvs_status_t async_issue(void *self, kvs_op_t *op)
+{
+    kit_store_t *store = self;
+    int pushes = op->verb == KVS_VERB_PUSH || op->verb == KVS_VERB_PUSHPULL;
+    kvs_status_t status = pushes ? need_optimizer(store, op) : KVS_OK;
+
+    return status == KVS_OK ? kit_issue(self, op) : status;
+}
+
+static kvs_status_t async_push(void *self, kvs_op_t *op)
+{
+    kit_store_t *store = self;
+    kvs_status_t status = kit_push(self, op);
+
+    return status == KVS_OK && store->mutation == M_applies_pushes_twice ? kit_push(self, op)
+                                                                         : status;
+}
+
+static const kvs_backend_ops_t async_ops = {
+    .size = sizeof(async_ops),
+    .mode = KVS_BLOCKING,
+    .store_size = sizeof(kit_store_t),
+    .key_size = sizeof(kvs_hoststore_key_t),
+    .group_size = sizeof(kvs_hoststore_group_t),
+    .open = kit_open,
+    .close = kvs_hoststore_close,
+    .key_release = kvs_hoststore_key_release,
+    .issue = async_issue,
+    .init = kvs_hoststore_init,
+    .push = async_push,
+    .pull = kvs_hoststore_pull,
+    .pushpull = kit_pushpull,
+    .row_sparse_pull = kvs_hoststore_row_sparse_pull,
+    .set_optimizer = kit_set_optimizer,
+    .set_optimizer_attr = kit_set_optimizer_attr,
+    .save_optimizer_states = kit_save,
+    .load_optimizer_states = kit_load,
+};
+
+static const kvs_backend_t async_backend = {
+    .size = sizeof(async_backend),
+    .capabilities = KVS_CAN_OPTIMIZER | KVS_CAN_SPARSE | KVS_CAN_ASYNC | KVS_KEEPS_WEIGHTS,
+    .name = "asyncstore",
+    .dtypes = KVS_DTYPES_ALL,
+    .n_device_types = 1,
+    .device_types = device_types,
+    .ops = &async_ops,
+};
+
+kvs_status_t register_async(const char *name)
+{
+    kvs_plugin_host = kvsi_host();
+    return kvs_register_backend(name, &async_backend);
+}
+
 kvs_status_t register_kit(const char *name)
 {
     kvs_plugin_host = kvsi_host();

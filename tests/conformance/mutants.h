@@ -109,6 +109,11 @@
     X(updates_dense_keys_whole, "gradients.lazy_dense_key")                                        \
     X(keeps_no_master, "gradients.half_master")
 
+/* The same as a store in which each push updates by itself. */
+#define ASYNC_MUTATIONS(X)                                                                         \
+    X(takes_pushes_without_optimizer, "async.needs_optimizer")                                     \
+    X(applies_pushes_twice, "async.each_push")
+
 /* The kit's store with compression of its own in front (compressstore.c). */
 #define COMPRESSION_MUTATIONS(X)                                                                   \
     X(never_compresses, "compression.two_bit")                                                     \
@@ -225,6 +230,9 @@
     X(is_always_lazy, "gradients.same_as_dense", kit)                                              \
     X(loads_nothing, "states.another_store", kit)                                                  \
     X(loads_nothing, "states.pushed_before", kit)                                                  \
+    X(pulls_before_it_pushes, "async.own_pushes", async)                                           \
+    X(loses_momentum, "async.one_at_a_time", async)                                                \
+    X(ignores_attribute, "async.attribute", async)                                                 \
     X(spares_known_keys, "compression.list", compress)                                             \
     X(keeps_first_values_rows, "sparse.list", rows)                                                \
     X(keeps_first_values_rows, "sparse.same_key_twice", rows)                                      \
@@ -241,9 +249,10 @@ typedef enum mutation {
     NONE,
 #define MUTATION_ENUM(name, id) M_##name,
     WEIGHTS_MUTATIONS(MUTATION_ENUM) EXCHANGE_MUTATIONS(MUTATION_ENUM) KIT_MUTATIONS(MUTATION_ENUM)
-        COMPRESSION_MUTATIONS(MUTATION_ENUM) ROWS_MUTATIONS(MUTATION_ENUM)
+        ASYNC_MUTATIONS(MUTATION_ENUM) COMPRESSION_MUTATIONS(MUTATION_ENUM)
+            ROWS_MUTATIONS(MUTATION_ENUM)
 #undef MUTATION_ENUM
-            N_MUTATIONS
+                N_MUTATIONS
 } mutation_t;
 
 extern const char *const mutation_names[N_MUTATIONS]; /* NONE: "" */
@@ -254,6 +263,7 @@ kvs_status_t register_weights(const char *name);
 kvs_status_t register_exchange(const char *name);
 kvs_status_t register_rows(const char *name);
 kvs_status_t register_kit(const char *name);
+kvs_status_t register_async(const char *name);
 kvs_status_t register_compress(const char *name);
 /* From the name a store was created by. */
 mutation_t mutation_of(const char *type);

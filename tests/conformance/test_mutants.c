@@ -51,6 +51,12 @@ static void the_kits_store_passes_every_case(void)
     want_all_pass("kitstore", 100);
 }
 
+static void the_asynchronous_store_passes_every_case(void)
+{
+    KT_OK(register_async("asyncstore"));
+    want_all_pass("asyncstore", 80);
+}
+
 static void the_compressing_store_passes_every_case(void)
 {
     KT_OK(register_compress("compressstore"));
@@ -67,10 +73,12 @@ static const mutant_t mutants[] = {
 #define WEIGHTS_MUTANT(name, id)     {"mutant_" #name, id, register_weights},
 #define EXCHANGE_MUTANT(name, id)    {"mutant_" #name, id, register_exchange},
 #define KIT_MUTANT(name, id)         {"mutant_" #name, id, register_kit},
+#define ASYNC_MUTANT(name, id)       {"mutant_" #name, id, register_async},
 #define COMPRESSION_MUTANT(name, id) {"mutant_" #name, id, register_compress},
 #define ROWS_MUTANT(name, id)        {"mutant_" #name, id, register_rows},
     WEIGHTS_MUTATIONS(WEIGHTS_MUTANT) EXCHANGE_MUTATIONS(EXCHANGE_MUTANT) KIT_MUTATIONS(KIT_MUTANT)
-        COMPRESSION_MUTATIONS(COMPRESSION_MUTANT) ROWS_MUTATIONS(ROWS_MUTANT)};
+        ASYNC_MUTATIONS(ASYNC_MUTANT) COMPRESSION_MUTATIONS(COMPRESSION_MUTANT)
+            ROWS_MUTATIONS(ROWS_MUTANT)};
 
 static const mutant_t others[] = {
 #define OTHER_MUTANT(name, id, kind) {"mutant_" #name, id, register_##kind},
@@ -112,6 +120,7 @@ static const kt_test_t tests[] = {
     KT_TEST(the_reference_without_weights_passes_every_case),
     KT_TEST(the_reference_with_rows_passes_every_case),
     KT_TEST(the_kits_store_passes_every_case),
+    KT_TEST(the_asynchronous_store_passes_every_case),
     KT_TEST(the_compressing_store_passes_every_case),
     KT_TEST(each_mutant_fails_the_case_made_for_it),
     KT_TEST(other_cases_catch_them_too),

@@ -143,6 +143,11 @@ static void a_path_that_does_not_exist_does_no_harm(void)
     misuse_close_untouched(store);
 }
 
+static void hear_nothing(void *arg, const char *label, const char *text)
+{
+    (void)arg, (void)label, (void)text;
+}
+
 static void the_list_takes_wrong_questions(void)
 {
     kvs_plugin_list_t *list = NULL;
@@ -157,6 +162,9 @@ static void the_list_takes_wrong_questions(void)
     KT_INT(kvs_plugin_list_n_notes(NULL), 0);
     KT_TRUE(kvs_plugin_list_note(NULL, 0) == NULL);
     KT_FAIL(kvs_plugin_try(list, SIZE_MAX), KVS_ERR_ARGUMENT, "no item");
+    KT_FAIL(kvs_plugin_about(list, SIZE_MAX, hear_nothing, NULL), KVS_ERR_ARGUMENT, "no item");
+    KT_FAIL(kvs_plugin_about(NULL, 0, hear_nothing, NULL), KVS_ERR_ARGUMENT, "no item");
+    KT_FAIL(kvs_plugin_about(list, 0, NULL, NULL), KVS_ERR_ARGUMENT, "line is NULL");
     KT_FAIL(kvs_plugin_list_find(list, "locla", &plugin), KVS_ERR_NOT_FOUND, "local");
     KT_FAIL(kvs_plugin_list_find(list, NULL, &plugin), KVS_ERR_ARGUMENT, "NULL");
     KT_FAIL(kvs_plugin_list_find(list, "local", NULL), KVS_ERR_ARGUMENT, "NULL");

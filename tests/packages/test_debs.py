@@ -53,6 +53,9 @@ class Debs(Case):
             if name in ("libkvstore-dev", "kvstore-tools"):
                 self.assertRegex(depends, r"libkvstore0 \(= ")
         self.assertRegex(field(deb("kvstore-backend-dist"), "Depends"), r"libzmq5\b")
+        if "kvstore-backend-nccl" in names:  # NCCL itself is in NVIDIA's archive, not in Debian's
+            self.assertEqual(field(deb("kvstore-backend-nccl"), "Recommends"), "kvstore-backend-cuda")
+            self.assertEqual(field(deb("kvstore-backend-nccl"), "Suggests"), "libnccl2")
         self.assertRegex(field(deb("python3-kvstore"), "Depends"), r"libkvstore0 .*, python3 \(>= 3.9\)")
         self.assertRegex(field(deb("libkvstore-clojure"), "Depends"), r"libkvstore0 .*, clojure, libjna-java")
         self.assertIn("/kvstore/clojure/org/apache/clojure_mxnet/kvstore.clj",
