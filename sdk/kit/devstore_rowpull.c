@@ -15,6 +15,11 @@ static const kvs_device_t host_device = {KVS_DEVICE_CPU, 0};
 
 /* ---- From a part to outs --------------------------------------------------------------------------------- */
 
+static int64_t row_elems_of(const kvs_dev_task_t *task)
+{
+    return task->group->key->n_elems / task->group->key->shape[0];
+}
+
 /* What one part writes. */
 typedef struct delivery {
     const kvs_dev_task_t *task;
@@ -27,7 +32,7 @@ typedef struct delivery {
 static delivery_t delivery_of(const kvs_dev_task_t *task, const kvs_dev_part_t *part, int64_t n,
                               const int64_t *ids)
 {
-    int64_t row_elems = kvs_dev_key_row_elems(task);
+    int64_t row_elems = row_elems_of(task);
     kvs_dev_row_range_t range = kvs_dev_rows_of_part(part, row_elems, n, ids);
     delivery_t delivery = {.task = task,
                            .part = part,
@@ -113,8 +118,9 @@ static kvs_status_t write_outs(const delivery_t *delivery, const kvs_tensor_t *o
     return status;
 }
 
-kvs_status_t kvs_dev_rows_write(const kvs_dev_task_t *task, const kvs_dev_part_t *part, int64_t n,
-                                const int64_t *ids, const kvs_tensor_t *outs, size_t n_outs)
+/* Rows `ids` of the weight, as far as the part has them, to outs that have room for all. */
+static kvs_status_t write_part(const kvs_dev_task_t *task, const kvs_dev_part_t *part, int64_t n,
+                               const int64_t *ids, const kvs_tensor_t *outs, size_t n_outs)
 {
     delivery_t delivery = delivery_of(task, part, n, ids);
     size_t n_bytes = (size_t)delivery.item.n_rows * sizeof(*ids);
@@ -144,7 +150,7 @@ static kvs_status_t write_all(const kvs_dev_task_t *task, int64_t n, const int64
     kvs_status_t status = KVS_OK;
 
     for (size_t i = 0; i < task->key->n_parts && status == KVS_OK; i++) {
-        status = kvs_dev_rows_write(task, &task->key->parts[i], n, ids, outs, n_outs);
+        status = write_part(task, &task->key->parts[i], n, ids, outs, n_outs);
     }
     for (size_t i = 0; i < n_outs && status == KVS_OK; i++) {
         if (outs[i].rows != NULL) {
@@ -162,7 +168,7 @@ static kvs_status_t find_rows(const kvs_dev_task_t *task, const kvs_dev_part_t *
 {
     const kvs_rows_item_t item = {.size = (uint32_t)sizeof(item),
                                   .dtype = task->dtype,
-                                  .row_elems = kvs_dev_key_row_elems(task),
+                                  .row_elems = row_elems_of(task),
                                   .begin = part->begin,
                                   .n = part->n};
     kvs_status_t status =

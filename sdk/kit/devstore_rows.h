@@ -54,13 +54,5 @@ typedef struct kvs_dev_row_range {
 
 kvs_dev_row_range_t kvs_dev_rows_of_part(const kvs_dev_part_t *part, int64_t row_elems, int64_t n,
                                          const int64_t *ids);
-/* Rows `ids` of the weight, as far as the part has them, to n_outs outs, which have room for all. */
-kvs_status_t kvs_dev_rows_write(const kvs_dev_task_t *task, const kvs_dev_part_t *part, int64_t n,
-                                const int64_t *ids, const kvs_tensor_t *outs, size_t n_outs);
-
-static inline int64_t kvs_dev_key_row_elems(const kvs_dev_task_t *task)
-{
-    return task->group->key->n_elems / task->group->key->shape[0];
-}
 
 #endif
