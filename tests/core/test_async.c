@@ -334,6 +334,20 @@ static void what_a_backend_does_not_have_is_not_made_up(void)
     KT_OK(kvs_store_close(store));
 }
 
+static void a_store_may_be_asynchronous_where_its_backend_is_not(void)
+{
+    kvs_store_t *store = begin_with(FAKE_ASYNC_STORES, "60");
+    float value = 1;
+    kvs_event_t *event = start(store, KVS_VERB_PUSH, 1, &value);
+
+    KT_INT(is_done(event), 0); /* handed over, and not yet ended */
+    fake_complete("push 1");
+    KT_OK(finish(event));
+    KT_FAIL(call(store, KVS_VERB_PUSHPULL, 1, &value, 1), KVS_ERR_NOT_IMPLEMENTED,
+            "not implemented: pushpull by fake_async_stores");
+    KT_OK(kvs_store_close(store));
+}
+
 static void setting_an_updater_does_not_wait_for_operations(void)
 {
     kvs_store_t *store = begin();
@@ -739,6 +753,7 @@ static const kt_test_t tests[] = {
     KT_TEST(waiting_for_arrays_ends_at_the_deadline_of_the_call),
     KT_TEST(an_error_after_the_deadline_is_owed),
     KT_TEST(wait_all_ends_at_its_deadline),
+    KT_TEST(a_store_may_be_asynchronous_where_its_backend_is_not),
     KT_TEST(close_waits_for_what_is_pending),
     KT_TEST(a_store_left_past_its_deadline_is_closed_when_its_work_has_ended),
     KT_TEST(an_event_of_a_store_that_was_left_still_tells_its_end),

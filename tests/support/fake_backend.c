@@ -723,6 +723,12 @@ static void cancel(void *store)
     (void)record_and_obey("cancel");
 }
 
+static uint32_t mode_of(void *store)
+{
+    (void)store;
+    return KVS_ASYNCHRONOUS;
+}
+
 #define COMMON(open_function)                                                                      \
     .size = (uint32_t)sizeof(kvs_backend_ops_t), .store_size = sizeof(fake_store_t),               \
     .key_size = sizeof(fake_key_t), .group_size = sizeof(fake_group_state_t), .probe = probe,      \
@@ -744,6 +750,9 @@ static const kvs_backend_ops_t async_cancels_ops = {COMMON(open_keeping), .mode 
 static const kvs_backend_ops_t async_bare_ops = {COMMON(open_keeping), .mode = KVS_ASYNCHRONOUS,
                                                  .init = hand_over, .push = hand_over,
                                                  .pull = hand_over};
+static const kvs_backend_ops_t async_stores_ops = {COMMON(open_keeping), .mode = KVS_BLOCKING,
+                                                   .init = hand_over,    .push = hand_over,
+                                                   .pull = hand_over,    .store_mode = mode_of};
 static const kvs_backend_ops_t async_plain_ops = {COMMON(open_plain), .mode = KVS_ASYNCHRONOUS,
                                                   .pushpull = hand_over, .broadcast = hand_over};
 
@@ -778,6 +787,7 @@ static void register_all(void)
     add(FAKE_PLAIN, &plain_ops, 0, 1u << KVS_DTYPE_float32);
     add(FAKE_ASYNC, &async_ops, keeps | KVS_CAN_ASYNC, KVS_DTYPES_ALL);
     add(FAKE_ASYNC_CANCELS, &async_cancels_ops, keeps, KVS_DTYPES_ALL);
+    add(FAKE_ASYNC_STORES, &async_stores_ops, keeps, KVS_DTYPES_ALL);
     add(FAKE_ASYNC_BARE, &async_bare_ops, keeps, KVS_DTYPES_ALL);
     add(FAKE_ASYNC_PLAIN, &async_plain_ops, 0, KVS_DTYPES_ALL);
 }

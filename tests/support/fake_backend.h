@@ -19,6 +19,7 @@
 #define FAKE_ASYNC_BARE    "fake_async_bare"    /* the same without pushpull and broadcast */
 #define FAKE_ASYNC_PLAIN   "fake_async_plain"   /* asynchronous, keeps none */
 #define FAKE_ASYNC_CANCELS "fake_async_cancels" /* as FAKE_ASYNC, and is told of a cancel */
+#define FAKE_ASYNC_STORES  "fake_async_stores"  /* as FAKE_ASYNC_BARE, but only its stores say so */
 
 /* First in each test: the backends are registered, and nothing is recorded, held, failing. */
 void fake_begin(void);
