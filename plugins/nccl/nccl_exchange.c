@@ -452,31 +452,42 @@ static kvs_status_t take_off_locked(const exchange_t *args, nccl_set_t *set)
     return KVS_OK;
 }
 
-/* Have all sets, with communicators; nobody else aborts them from here on. */
-static kvs_status_t take_sets(const exchange_t *args)
+/* The sets, told of what they owe; nobody else aborts them from here on. Gives one of whose old communicators
+ * some are still being aborted: then nothing has happened. */
+static kvs_status_t take_sets(const exchange_t *args, nccl_set_t **ret_busy)
 {
     kvs_status_t status = KVS_OK;
 
+    *ret_busy = NULL;
     for (size_t k = 0; k < args->n_items && status == KVS_OK; k++) {
         status = nccl_set_find(&args->items[k].at, args->items[k].world, &args->used[k]);
     }
     pthread_mutex_lock(&lock);
     status = status == KVS_OK ? begin_watching_locked() : status;
     for (size_t k = 0; k < args->n_items && status == KVS_OK; k++) {
-        char devices[256];
-
         status = tell_debt_locked(args->used[k]);
-        if (status == KVS_OK && !await_aborts_locked(args->used[k], args->timeout_ms)) {
-            status = kvs_fail(KVS_ERR_TIMEOUT,
-                              "NCCL over %s: earlier communicators are still being aborted",
-                              nccl_set_devices(args->used[k], devices));
-        }
+        *ret_busy = args->used[k]->n_aborting > 0 ? args->used[k] : *ret_busy;
     }
-    for (size_t k = 0; k < args->n_items && status == KVS_OK; k++) {
+    for (size_t k = 0; k < args->n_items && status == KVS_OK && *ret_busy == NULL; k++) {
         args->used[k]->is_issuing = 1;
     }
     pthread_mutex_unlock(&lock);
     return status;
+}
+
+/* Not under issue_lock: exchanges on other sets go on meanwhile. */
+static kvs_status_t await_aborts(const nccl_set_t *set, int64_t timeout_ms)
+{
+    char devices[256];
+    int is_done;
+
+    pthread_mutex_lock(&lock);
+    is_done = await_aborts_locked(set, timeout_ms);
+    pthread_mutex_unlock(&lock);
+    return is_done ? KVS_OK
+                   : kvs_fail(KVS_ERR_TIMEOUT,
+                              "NCCL over %s: earlier communicators are still being aborted",
+                              nccl_set_devices(set, devices));
 }
 
 static kvs_status_t make_sets(const exchange_t *args)
@@ -538,25 +549,34 @@ static kvs_status_t leave_sets(exchange_t *args, kvs_status_t status)
     for (size_t i = 0; i < MAX_FAILED && status != KVS_OK; i++) {
         failures[i].ticket = failures[i].ticket == args->ticket ? 0 : failures[i].ticket;
     }
-    for (size_t k = 0; k < args->n_items && status != KVS_OK; k++) {
-        (void)await_aborts_locked(args->used[k], ABORT_SHOWN_MS);
-    }
     pthread_cond_signal(&changed);
     pthread_mutex_unlock(&lock);
     return status == KVS_OK ? KVS_OK : kvs_fail(status, "%s", text);
 }
 
-static kvs_status_t run(exchange_t *args)
+static kvs_status_t issue(exchange_t *args, nccl_set_t **ret_busy)
 {
     kvs_status_t status;
 
     pthread_mutex_lock(&issue_lock);
-    status = take_sets(args);
-    if (status == KVS_OK) {
+    status = take_sets(args, ret_busy);
+    if (status == KVS_OK && *ret_busy == NULL) {
         status = make_sets(args);
         status = leave_sets(args, status == KVS_OK ? call_and_wait(args) : status);
     }
     pthread_mutex_unlock(&issue_lock);
+    return status;
+}
+
+static kvs_status_t run(exchange_t *args)
+{
+    nccl_set_t *busy = NULL;
+    kvs_status_t status;
+
+    do {
+        status = busy == NULL ? KVS_OK : await_aborts(busy, args->timeout_ms);
+        status = status == KVS_OK ? issue(args, &busy) : status;
+    } while (status == KVS_OK && busy != NULL);
     return status;
 }
 
