@@ -205,7 +205,9 @@ kvs_status_t nccl_settle(uint64_t ticket)
     pthread_mutex_lock(&lock);
     for (size_t i = 0; i < MAX_FAILED && ticket != 0; i++) {
         if (failures[i].ticket == ticket) {
-            failures[i].ticket = 0;
+            if (failures[i].set->world.peers == NULL) { /* else several operations may ask */
+                failures[i].ticket = 0;
+            }
             status = kvs_fail(failures[i].status, "%s", failures[i].text);
             (void)await_aborts_locked(failures[i].set, ABORT_SHOWN_MS);
             break;

@@ -132,6 +132,9 @@ static int exchange(const work_t *work, size_t send_at, size_t recv_at, size_t n
 {
     double_clique_t *clique = work->clique;
 
+    if (atomic_load(&clique->aborted)) { /* its streams were let go for that */
+        return 0;
+    }
     clique->n_chunks++;
     for (int i = 0; i < work->n_calls; i++) {
         const double_call_t *call = &work->calls[i];

@@ -689,22 +689,34 @@ static void an_error_of_one_worker_ends_the_job_for_all(void)
     (void)kvs_store_close(job.store);
 }
 
+/* All keys under way fail, whether they went together or not. */
 static void an_exchange_that_hangs_ends_at_the_deadline_for_all(void)
 {
+    enum { N_KEYS = 4 };
     job_t job = job_open();
-    item_t item;
+    static item_t items[N_KEYS];
+    kvs_event_t *events[N_KEYS];
 
-    init_item(&job, &item, 1);
-    works(&job, &item);
+    for (int i = 0; i < N_KEYS; i++) {
+        init_item(&job, &items[i], i);
+    }
+    works(&job, &items[0]);
     meet(&job);
     if (job.rank == job.n - 1) {
         set_fault("hang=1");
     }
-    KT_TRUE(pushpull(&job, &item, NULL) != KVS_OK);
-    KT_HAS(kvs_last_error(), "the exchange of key 1 failed: it was not done after 1000 ms");
-    KT_TRUE(pushpull(&job, &item, NULL) != KVS_OK);
+    for (int i = 0; i < N_KEYS; i++) {
+        KT_OK(pushpull(&job, &items[i], &events[i]));
+    }
+    for (int i = 0; i < N_KEYS; i++) {
+        KT_TRUE(finish(events[i]) != KVS_OK);
+        KT_HAS(kvs_last_error(), " failed: it was not done after 1000 ms");
+    }
+    KT_TRUE(pushpull(&job, &items[0], NULL) != KVS_OK);
     KT_HAS(kvs_last_error(), "not done after 1000 ms");
-    close_item(&item);
+    for (int i = 0; i < N_KEYS; i++) {
+        close_item(&items[i]);
+    }
     (void)kvs_store_close(job.store);
 }
 
