@@ -13,19 +13,23 @@ typedef struct work {
     const char *name;
     const char *optimizer;
     int dtype, n_values, n_outs;
-    double bytes; /* read and written an element */
+    double bytes;  /* read and written an element */
+    int64_t width; /* of rows, every second of which is given; 0: arrays are dense */
 } work_t;
 
 static const work_t works[] = {
-    {"copy", NULL, KVS_DTYPE_float32, 0, 1, 8},
-    {"sum of 2", NULL, KVS_DTYPE_float32, 2, 0, 12},
-    {"sum of 4", NULL, KVS_DTYPE_float32, 4, 0, 20},
-    {"sum of 8", NULL, KVS_DTYPE_float32, 8, 0, 36},
-    {"sum of 2, float16", NULL, KVS_DTYPE_float16, 2, 0, 6},
-    {"sum of 2, bfloat16", NULL, KVS_DTYPE_bfloat16, 2, 0, 6},
-    {"sgd", "sgd", KVS_DTYPE_float32, 1, 0, 12},
-    {"sgd, momentum", "nag", KVS_DTYPE_float32, 1, 0, 20},
-    {"adam", "adam", KVS_DTYPE_float32, 1, 0, 28},
+    {"copy", NULL, KVS_DTYPE_float32, 0, 1, 8, 0},
+    {"sum of 2", NULL, KVS_DTYPE_float32, 2, 0, 12, 0},
+    {"sum of 4", NULL, KVS_DTYPE_float32, 4, 0, 20, 0},
+    {"sum of 8", NULL, KVS_DTYPE_float32, 8, 0, 36, 0},
+    {"sum of 2, float16", NULL, KVS_DTYPE_float16, 2, 0, 6, 0},
+    {"sum of 2, bfloat16", NULL, KVS_DTYPE_bfloat16, 2, 0, 6, 0},
+    {"sgd", "sgd", KVS_DTYPE_float32, 1, 0, 12, 0},
+    {"sgd, momentum", "nag", KVS_DTYPE_float32, 1, 0, 20, 0},
+    {"adam", "adam", KVS_DTYPE_float32, 1, 0, 28, 0},
+    {"rows copied", NULL, KVS_DTYPE_float32, 0, 1, 8, 1024},
+    {"rows, sum of 2", NULL, KVS_DTYPE_float32, 2, 0, 12, 1024},
+    {"rows, adagrad", "adagrad", KVS_DTYPE_float32, 1, 0, 20, 1024},
 };
 
 static double now(void)
@@ -57,7 +61,21 @@ typedef struct bench {
     kvs_store_t *store;
     kvs_tensor_t *tensors; /* of each key its values, or its outs */
     int n_keys, n_per_key;
+    int64_t shape[2];
+    int64_t
+        *ids; /* of all arrays of rows, which are listed one by one in `rows`, and to be pulled */
+    kvs_rows_t *rows;
+    kvs_tensor_t row_ids;
 } bench_t;
+
+static kvs_status_t pull(const bench_t *bench, const kvs_key_t *key, const kvs_arrays_t *list)
+{
+    kvs_arrays_t row_ids = pretend_list(&bench->row_ids, 1);
+
+    return bench->work->width > 0
+               ? kvs_store_row_sparse_pull(bench->store, key, 1, list, &row_ids, NULL)
+               : kvs_store_pull(bench->store, key, 1, list, NULL);
+}
 
 static void run_once(const bench_t *bench)
 {
@@ -67,11 +85,49 @@ static void run_once(const bench_t *bench)
             pretend_list(&bench->tensors[k * bench->n_per_key], (size_t)bench->n_per_key);
 
         KT_OK(bench->work->n_values > 0 ? kvs_store_push(bench->store, &key, 1, &list, NULL)
-                                        : kvs_store_pull(bench->store, &key, 1, &list, NULL));
+                                        : pull(bench, &key, &list));
     }
 }
 
-static void set_up(bench_t *bench, const int64_t *n, CUstream stream)
+/* Let the arrays be those rows; outs have their own lists of ids, though all are the same. */
+static void make_rows(bench_t *bench, int64_t n)
+{
+    int64_t n_listed = n / bench->work->width;
+    size_t n_arrays = (size_t)(bench->n_keys * bench->n_per_key);
+
+    bench->shape[0] = 2 * n_listed;
+    bench->shape[1] = bench->work->width;
+    bench->ids = malloc((n_arrays + 1) * (size_t)n_listed * sizeof(*bench->ids));
+    bench->rows = calloc(n_arrays + 1, sizeof(*bench->rows));
+    for (size_t a = 0; a <= n_arrays; a++) {
+        int64_t *ids = bench->ids + (int64_t)a * n_listed;
+
+        for (int64_t i = 0; i < n_listed; i++) {
+            ids[i] = 2 * i;
+        }
+        bench->rows[a] = (kvs_rows_t){ids, n_listed, n_listed};
+    }
+    bench->row_ids = kt_tensor(bench->ids + (int64_t)n_arrays * n_listed, KVS_DTYPE_int64,
+                               &bench->rows[0].capacity, 1);
+    for (size_t a = 0; a < n_arrays; a++) {
+        bench->tensors[a].ndim = 2;
+        bench->tensors[a].shape = bench->shape;
+        bench->tensors[a].rows = &bench->rows[a];
+    }
+}
+
+static void make_arrays(bench_t *bench, const int64_t *n, CUstream stream)
+{
+    for (int i = 0; i < bench->n_keys * bench->n_per_key; i++) {
+        bench->tensors[i] = pretend_array(0, bench->work->dtype, n, NULL, 0);
+        bench->tensors[i].stream = (int64_t)(intptr_t)stream;
+    }
+    if (bench->work->width > 0) {
+        make_rows(bench, *n);
+    }
+}
+
+static void set_up(bench_t *bench)
 {
     const work_t *work = bench->work;
 
@@ -84,13 +140,6 @@ static void set_up(bench_t *bench, const int64_t *n, CUstream stream)
     }
     for (int k = 0; k < bench->n_keys; k++) {
         kvs_key_t key = kvs_key_int(k);
-
-        for (int i = 0; i < bench->n_per_key; i++) {
-            kvs_tensor_t *tensor = &bench->tensors[k * bench->n_per_key + i];
-
-            *tensor = pretend_array(0, work->dtype, n, NULL, 0);
-            tensor->stream = (int64_t)(intptr_t)stream;
-        }
         kvs_arrays_t list = pretend_list(&bench->tensors[k * bench->n_per_key], 1);
 
         KT_OK(kvs_store_init(bench->store, &key, 1, &list, NULL));
@@ -106,9 +155,11 @@ static double measure(const work_t *work, int64_t n, size_t all_bytes)
     bench_t bench = {.work = work, .n_per_key = n_arrays};
     double best = 1e9;
 
-    bench.n_keys = (int)(all_bytes / (n_bytes * (size_t)(n_arrays + 3))) + 1;
+    bench.n_keys =
+        (int)(all_bytes / (n_bytes * (size_t)(n_arrays + (work->width > 0 ? 6 : 3)))) + 1;
     bench.tensors = calloc((size_t)(bench.n_keys * n_arrays), sizeof(*bench.tensors));
-    set_up(&bench, &n, stream);
+    make_arrays(&bench, &n, stream);
+    set_up(&bench);
     for (int round = 0; round < 6; round++) {
         double begin;
 
@@ -126,6 +177,8 @@ static double measure(const work_t *work, int64_t n, size_t all_bytes)
         pretend_free(&bench.tensors[i], 0);
     }
     free(bench.tensors);
+    free(bench.ids);
+    free(bench.rows);
     KT_OK(kvs_store_close(bench.store));
     return rate;
 }
