@@ -50,8 +50,9 @@ typedef enum byteps_seating {
 
 /* What is known of a worker in an exchange. */
 enum {
-    BYTEPS_TOLD = 1,   /* that it failed */
-    BYTEPS_AT_HOME = 2 /* it has come to who sums for its host */
+    BYTEPS_TOLD = 1,    /* that it failed */
+    BYTEPS_AT_HOME = 2, /* it has come to who sums for its host, */
+    BYTEPS_LISTENS = 4  /* who has said so, and is told of a failure as those who wait are */
 };
 
 /* The n-th use of a key: here while a block of it is pending, or somebody has to be told of its failure. */

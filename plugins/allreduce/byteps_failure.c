@@ -74,7 +74,7 @@ void byteps_exchange_fail_here(byteps_exchange_t *exchange, kvs_status_t status,
     exchange->status = status;
     exchange->text = strdup(text);
     for (int w = 0; w < exchange->depot->n_workers; w++) {
-        if (waits_anywhere(exchange, w)) {
+        if (waits_anywhere(exchange, w) || (exchange->marks[w] & BYTEPS_LISTENS) != 0) {
             byteps_exchange_tell(exchange, w);
         }
     }
@@ -197,6 +197,7 @@ void byteps_exchange_take_here(byteps_depot_t *depot, const byteps_header_t *hea
         byteps_exchange_free_if_done(exchange);
         return;
     }
+    exchange->marks[message->from->rank] |= BYTEPS_LISTENS;
     for (int w = 0; w < depot->n_workers; w++) {
         if (byteps_seat_of(exchange, w) == host) {
             exchange->marks[w] &= (uint8_t)~BYTEPS_AT_HOME;

@@ -693,7 +693,7 @@ void byteps_worker_event(byteps_worker_t *worker, const kvs_net_event_t *event)
     }
     failure = worker->failure;
     byteps_worker_settle(worker);
-    if (failure != KVS_OK) { /* what the depot still has of uses that have failed: no DROP may reach it */
+    if (failure != KVS_OK) { /* where the node itself has ended, no DROP reaches the depot */
         byteps_exchanges_fail(worker->depot, failure, worker->failure_text);
     }
     if (event->kind != KVS_NET_EVENT_ROOM && event->peer != NULL &&

@@ -185,6 +185,24 @@ static void who_is_missing_of_a_host_is_named(void)
     job_close(&job);
 }
 
+/* The first host's patience is the shorter one, so it is the server that says who is missing of the other. */
+static void a_server_knows_who_has_come_of_a_host(void)
+{
+    job_t meeting = job_open_as("byteps", NULL, 0);
+    job_t job = job_open_as("byteps", &a_second, meeting.rank < 2);
+    kvs_key_t key = kvs_key_str("extra");
+
+    if (job.rank != 3) {
+        KT_FAIL(pushpull_n(&job, key, 2), KVS_ERR_TIMEOUT, "key 'extra': worker 3 (host ");
+        KT_HAS(kvs_last_error(), ") has not come within 1 s, unlike worker 0 (host ");
+        KT_HAS(kvs_last_error(), ", worker 1 (host ");
+        KT_HAS(kvs_last_error(), ", worker 2 (host ");
+    }
+    job_meet(&meeting);
+    job_close(&job);
+    job_close(&meeting);
+}
+
 /* Nobody of the second host comes in time: one of its workers, and later the other, is told the same. */
 static void a_host_that_is_missing_is_named(void)
 {
@@ -242,6 +260,7 @@ static const kt_test_t tests[] = {
     KT_TEST(arrays_that_differ_within_a_host_are_told_to_all),
     KT_TEST(arrays_that_differ_between_hosts_are_told_to_all),
     KT_TEST(who_is_missing_of_a_host_is_named),
+    KT_TEST(a_server_knows_who_has_come_of_a_host),
     KT_TEST(a_host_that_is_missing_is_named),
     KT_TEST(a_worker_that_closes_is_named_on_all_hosts),
     KT_TEST(a_killed_worker_is_named_on_all_hosts),
