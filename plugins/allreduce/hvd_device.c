@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* hvd_device.c - an item's arrays are a span of plugins/nccl; the job's thread exchanges spans. */
 #include "hvd_device.h"
 
 #include "nccl_link.h"
@@ -186,8 +187,7 @@ void hvd_nccl_message(hvd_nccl_t *nccl, hvd_view_t view)
     nccl_link_message((nccl_link_t *)nccl, view);
 }
 
-kvs_status_t hvd_nccl_run(hvd_nccl_t *nccl, hvd_pending_t *const *pending, size_t n,
-                          const hvd_go_t *go)
+kvs_status_t hvd_nccl_run(hvd_pending_t *const *pending, size_t n, const hvd_go_t *go)
 {
     nccl_span_t **spans = calloc(n, sizeof(nccl_span_t *));
     nccl_span_call_t call = {.is_broadcast = pending[0]->what == HVD_BROADCAST,
@@ -200,7 +200,7 @@ kvs_status_t hvd_nccl_run(hvd_nccl_t *nccl, hvd_pending_t *const *pending, size_
     for (size_t i = 0; i < n; i++) {
         spans[i] = &pending[i]->device->span;
     }
-    status = nccl_link_exchange((nccl_link_t *)nccl, spans, n, go, &call);
+    status = nccl_link_exchange(pending[0]->device->link, spans, n, go, &call);
     for (size_t i = 0; i < n && status == KVS_OK; i++) {
         status = nccl_span_write_outs(spans[i]);
     }

@@ -21,8 +21,7 @@ kvs_status_t hvd_nccl_open(hvd_job_t *job, hvd_nccl_t **ret_nccl);
 void hvd_nccl_close(hvd_nccl_t *nccl, bool is_over); /* NULL does nothing */
 void hvd_nccl_message(hvd_nccl_t *nccl, hvd_view_t view);
 /* Carry out what pending->device of `n` items is about. */
-kvs_status_t hvd_nccl_run(hvd_nccl_t *nccl, hvd_pending_t *const *pending, size_t n,
-                          const hvd_go_t *go);
+kvs_status_t hvd_nccl_run(hvd_pending_t *const *pending, size_t n, const hvd_go_t *go);
 
 /* Whether all arrays are on devices, and NCCL has what is to be done with them. */
 bool hvd_device_takes(const kvs_op_t *op);

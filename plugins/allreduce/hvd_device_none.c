@@ -34,10 +34,8 @@ void hvd_nccl_message(hvd_nccl_t *nccl, hvd_view_t view)
     (void)view;
 }
 
-kvs_status_t hvd_nccl_run(hvd_nccl_t *nccl, hvd_pending_t *const *pending, size_t n,
-                          const hvd_go_t *go)
+kvs_status_t hvd_nccl_run(hvd_pending_t *const *pending, size_t n, const hvd_go_t *go)
 {
-    (void)nccl;
     (void)pending;
     (void)n;
     (void)go;

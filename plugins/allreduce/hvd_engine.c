@@ -6,6 +6,7 @@
 #include "hvd_mpi.h"
 #include "hvd_openmpi.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,10 +14,13 @@ typedef struct carrier {
     hvd_job_t *job;
     kvs_net_node_t *node;
     int rank, n_workers;
-    ar_group_t *group;  /* the workers of this host; NULL: nothing goes through shared memory */
-    hvd_quick_t *quick; /* NULL: they are not all, or a timeline is written */
-    hvd_mpi_t *mpi;     /* NULL: the engine is shm */
-    hvd_nccl_t *nccl;   /* NULL: arrays on devices go through the host */
+    ar_group_t *group;    /* the workers of this host; NULL: nothing goes through shared memory */
+    hvd_quick_t *quick;   /* NULL: they are not all, or a timeline is written */
+    hvd_mpi_t *mpi;       /* NULL: the engine is shm */
+    bool may_have_nccl;   /* it is looked for when arrays on devices come */
+    pthread_mutex_t lock; /* guards what follows */
+    bool has_looked;
+    hvd_nccl_t *nccl; /* NULL: arrays on devices go through the host */
 } carrier_t;
 
 /* ---- Exchanges ------------------------------------------------------------------------------------ */
@@ -51,11 +55,6 @@ kvs_status_t hvd_engine_broadcast(hvd_job_t *job, const ar_party_t *party, int r
 hvd_quick_t *hvd_engine_quick(const hvd_job_t *job)
 {
     return ((const carrier_t *)hvd_job_engine(job))->quick;
-}
-
-hvd_nccl_t *hvd_engine_nccl(const hvd_job_t *job)
-{
-    return ((const carrier_t *)hvd_job_engine(job))->nccl;
 }
 
 kvs_status_t hvd_engine_check_host(const hvd_job_t *job)
@@ -100,7 +99,7 @@ static kvs_status_t run(void *state, hvd_pending_t *const *pending, size_t n, co
                         .timeout_ms = pending[0]->timeout_ms};
 
     if (pending[0]->device != NULL) {
-        return hvd_nccl_run(c->nccl, pending, n, go);
+        return hvd_nccl_run(pending, n, go);
     }
     return pending[0]->run != NULL ? pending[0]->run(pending[0], c->job, &party, go->items[0].extra)
                                    : run_pieces(c, pending, n, &party);
@@ -203,10 +202,6 @@ static void tell_engine(const carrier_t *c, bool is_told, bool is_nccl)
         kvs_log(level, "horovod", "engine shm: worker %d of %d, on one host", c->rank,
                 c->n_workers);
     }
-    if (!is_nccl && c->nccl != NULL) {
-        kvs_log(level, "horovod", "arrays on devices: engine nccl, %s",
-                hvd_nccl_text(text, sizeof(text)));
-    }
 }
 
 static int n_workers_here(const carrier_t *c)
@@ -220,27 +215,45 @@ static int n_workers_here(const carrier_t *c)
 }
 
 /* Without being asked for, NCCL is used where it is there and each worker of this host can have a device of
- * its own, which it needs. */
-static kvs_status_t open_nccl_if_possible(carrier_t *c)
+ * its own, which it needs. Looked for when the first arrays on devices come: nobody else opens CUDA. */
+static void look_for_nccl_locked(carrier_t *c)
 {
     const kvs_provider_t *provider;
     int n_devices = 0, n_here = n_workers_here(c);
+    char text[200];
 
     if (hvd_nccl_check() != KVS_OK || kvs_provider_find(KVS_DEVICE_CUDA, &provider) != KVS_OK ||
         provider->n_devices(&n_devices) != KVS_OK) {
-        kvs_log(KVS_LOG_DEBUG, "horovod", "arrays on devices go through the host: %s",
+        kvs_log(KVS_LOG_INFO, "horovod", "arrays on devices go through the host: %s",
                 kvs_plugin_host->last_error());
-        return KVS_OK;
-    }
-    if (n_devices < n_here) {
+    } else if (n_devices < n_here) {
         kvs_log(
             KVS_LOG_INFO, "horovod",
             "arrays on devices go through the host: %d workers here see %d devices; engine=nccl "
             "if those are different ones",
             n_here, n_devices);
-        return KVS_OK;
+    } else if (hvd_nccl_open(c->job, &c->nccl) != KVS_OK) {
+        kvs_log(KVS_LOG_WARN, "horovod", "arrays on devices go through the host: %s",
+                kvs_plugin_host->last_error());
+    } else {
+        kvs_log(KVS_LOG_INFO, "horovod", "arrays on devices: engine nccl, %s",
+                hvd_nccl_text(text, sizeof(text)));
     }
-    return hvd_nccl_open(c->job, &c->nccl);
+}
+
+hvd_nccl_t *hvd_engine_nccl(const hvd_job_t *job)
+{
+    carrier_t *c = hvd_job_engine(job);
+    hvd_nccl_t *nccl;
+
+    pthread_mutex_lock(&c->lock);
+    if (c->may_have_nccl && !c->has_looked) {
+        look_for_nccl_locked(c);
+        c->has_looked = true;
+    }
+    nccl = c->nccl;
+    pthread_mutex_unlock(&c->lock);
+    return nccl;
 }
 
 /* What is in host memory goes as it would otherwise, on one host; elsewhere it is refused. */
@@ -264,7 +277,8 @@ static kvs_status_t open_host(carrier_t *c, const hvd_engine_options_t *options,
     if (status == KVS_ERR_UNAVAILABLE && is_auto && is_switched_off(c)) {
         status = kvs_fail_context(status, "KVSTORE_SHM=0 leaves the engine mpi only");
     }
-    return status == KVS_OK && is_auto ? open_nccl_if_possible(c) : status;
+    c->may_have_nccl = is_auto;
+    return status;
 }
 
 static kvs_status_t open_engine(carrier_t *c, const hvd_engine_options_t *options)
@@ -291,6 +305,7 @@ static void close_carrier(void *state, bool is_over)
     carrier_t *c = state;
 
     hvd_nccl_close(c->nccl, is_over);
+    pthread_mutex_destroy(&c->lock);
     if (!is_over) { /* else not all of them are there to take part in it */
         hvd_mpi_close(c->mpi);
         hvd_openmpi_finalize();
@@ -308,6 +323,7 @@ static kvs_status_t open_carrier(hvd_job_t *job, const void *options, void **ret
     if (c == NULL) {
         return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for an engine");
     }
+    pthread_mutex_init(&c->lock, NULL);
     c->job = job;
     c->node = hvd_job_node(job);
     c->rank = kvs_net_node_rank(c->node);
@@ -324,10 +340,14 @@ static kvs_status_t open_carrier(hvd_job_t *job, const void *options, void **ret
 
 static void take_message(void *state, hvd_view_t view)
 {
-    const carrier_t *c = state;
+    carrier_t *c = state;
+    hvd_nccl_t *nccl;
 
-    if (c->nccl != NULL) {
-        hvd_nccl_message(c->nccl, view);
+    pthread_mutex_lock(&c->lock);
+    nccl = c->nccl;
+    pthread_mutex_unlock(&c->lock);
+    if (nccl != NULL) { /* who has asked for an exchange has it */
+        hvd_nccl_message(nccl, view);
     }
 }
 

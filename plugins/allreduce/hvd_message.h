@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HVD_MESSAGES_VERSION "1"
+#define HVD_MESSAGES_VERSION "2"
 #define HVD_MAX_NDIM         32
 
 enum {              /* kinds of messages: the header, one byte */

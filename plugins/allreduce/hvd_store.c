@@ -39,7 +39,6 @@ kvs_status_t hvd_store_open(hvd_store_t *store, hvd_job_t *job, const kvs_open_a
     }
     store->number = kvs_net_store_number(store->net);
     store->quick = hvd_engine_quick(job);
-    store->nccl = hvd_engine_nccl(job);
     pthread_mutex_init(&store->streams.host.lock, NULL);
     store->rank = kvs_net_node_rank(hvd_job_node(job));
     store->n_workers = kvs_net_node_count(hvd_job_node(job), KVS_NET_WORKER);
@@ -299,8 +298,8 @@ static kvs_status_t prepare(hvd_op_t *op, const kvs_group_t *group)
                         .timeout_ms = op->store->timeout_ms,
                         .end = on_end};
     if (op->is_on_devices) {
-        return hvd_device_open(op->store->nccl, &op->store->streams, group, op->store->timeout_ms,
-                               &item->pending.device);
+        return hvd_device_open(hvd_engine_nccl(op->store->job), &op->store->streams, group,
+                               op->store->timeout_ms, &item->pending.device);
     }
     if (value->rows != NULL) {
         return prepare_rows(item);
@@ -450,7 +449,7 @@ static bool run_quick(hvd_store_t *store, kvs_op_t *op)
 
 bool hvd_store_takes(const hvd_store_t *store, const kvs_op_t *op)
 {
-    return store->nccl != NULL && op->n_groups > 0 && hvd_device_takes(op);
+    return op->n_groups > 0 && hvd_device_takes(op) && hvd_engine_nccl(store->job) != NULL;
 }
 
 kvs_status_t hvd_store_run(hvd_store_t *store, kvs_op_t *op)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* nccl_digest.c - FNV-1a over all that a caller has said. */
 #include "nccl_digest.h"
 
 #include <string.h>

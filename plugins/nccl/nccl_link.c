@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* nccl_link.c - one thread and one list of ids for all stores of the process in its job. */
 #include "nccl_link.h"
 
 #include <pthread.h>

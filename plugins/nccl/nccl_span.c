@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* nccl_span.c - all work is queued on the devices' queues, behind the program's streams and before them. */
 #include "nccl_span.h"
 
 #include <stdlib.h>
