@@ -193,7 +193,7 @@ static void tell_engine(const carrier_t *c, bool is_told, bool is_nccl)
     char text[200];
 
     if (is_nccl) {
-        kvs_log(level, "horovod", "engine nccl: worker %d of %d, %s", c->rank, c->n_workers,
+        kvs_log(level, "horovod", "engine nccl: worker %d of %d, NCCL %s", c->rank, c->n_workers,
                 hvd_nccl_text(text, sizeof(text)));
     } else if (c->mpi != NULL) {
         kvs_log(level, "horovod", "engine mpi: worker %d of %d, %d hosts, %s", c->rank,
@@ -236,7 +236,7 @@ static void look_for_nccl_locked(carrier_t *c)
         kvs_log(KVS_LOG_WARN, "horovod", "arrays on devices go through the host: %s",
                 kvs_plugin_host->last_error());
     } else {
-        kvs_log(KVS_LOG_INFO, "horovod", "arrays on devices: engine nccl, %s",
+        kvs_log(KVS_LOG_INFO, "horovod", "arrays on devices: engine nccl, NCCL %s",
                 hvd_nccl_text(text, sizeof(text)));
     }
 }
