@@ -572,7 +572,7 @@ static void updates_that_are_not_set_up_alike_are_told_to_all(void)
 
 static void a_missing_worker_is_named_and_finds_out_when_it_comes(void)
 {
-    job_t room = job_open(), job = job_open_with(&(kvs_option_t){"timeout", "1"}, 1);
+    job_t room = job_open(), job = job_open_with(&(kvs_option_t){"timeout", "3"}, 1);
     item_t item;
 
     init_item(&job, &item, 1);
@@ -593,7 +593,7 @@ static void a_missing_worker_is_named_and_finds_out_when_it_comes(void)
 /* Pushpulls that wait, of keys that don't meet. */
 static void calls_in_opposite_orders_end_at_the_deadline(void)
 {
-    job_t room = job_open(), job = job_open_with(&(kvs_option_t){"timeout", "1"}, 1);
+    job_t room = job_open(), job = job_open_with(&(kvs_option_t){"timeout", "3"}, 1);
     item_t items[2];
 
     init_item(&job, &items[0], 1);
@@ -710,10 +710,10 @@ static void an_exchange_that_hangs_ends_at_the_deadline_for_all(void)
     }
     for (int i = 0; i < N_KEYS; i++) {
         KT_TRUE(finish(events[i]) != KVS_OK);
-        KT_HAS(kvs_last_error(), " failed: it was not done after 1000 ms");
+        KT_HAS(kvs_last_error(), " failed: it was not done after 3000 ms");
     }
     KT_TRUE(pushpull(&job, &items[0], NULL) != KVS_OK);
-    KT_HAS(kvs_last_error(), "not done after 1000 ms");
+    KT_HAS(kvs_last_error(), "not done after 3000 ms");
     for (int i = 0; i < N_KEYS; i++) {
         close_item(&items[i]);
     }
@@ -734,7 +734,7 @@ static void communicators_that_one_worker_can_not_make_end_the_job(void)
     }
     KT_TRUE(kvs_store_init(job.store, &item.key, 1, &one, NULL) != KVS_OK);
     KT_HAS(kvs_last_error(), "init: key 1: ");
-    KT_HAS(kvs_last_error(), "after 1000 ms");
+    KT_HAS(kvs_last_error(), "after 3000 ms");
     close_item(&item);
     (void)kvs_store_close(job.store);
 }
