@@ -570,6 +570,16 @@ static kvs_status_t issue(exchange_t *args, nccl_set_t **ret_busy)
     return status;
 }
 
+/* Who is told of a failure finds its communicators aborted, unless that takes long. */
+static void show_aborts(const exchange_t *args)
+{
+    pthread_mutex_lock(&lock);
+    for (size_t k = 0; k < args->n_items && args->used[k] != NULL; k++) {
+        (void)await_aborts_locked(args->used[k], ABORT_SHOWN_MS);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
 static kvs_status_t run(exchange_t *args)
 {
     nccl_set_t *busy = NULL;
@@ -577,7 +587,12 @@ static kvs_status_t run(exchange_t *args)
 
     do {
         status = busy == NULL ? KVS_OK : await_aborts(busy, args->timeout_ms);
-        status = status == KVS_OK ? issue(args, &busy) : status;
+        if (status == KVS_OK) {
+            status = issue(args, &busy);
+            if (status != KVS_OK) {
+                show_aborts(args);
+            }
+        }
     } while (status == KVS_OK && busy != NULL);
     return status;
 }

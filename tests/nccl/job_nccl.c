@@ -684,7 +684,9 @@ static void an_error_of_one_worker_ends_the_job_for_all(void)
     KT_HAS(kvs_last_error(), "a link went down");
     KT_HAS(kvs_last_error(), "worker 0: cuda(0)");
     KT_FAIL(pushpull(&job, &item, NULL), KVS_ERR_PLUGIN, "a link went down");
-    KT_TRUE(counts().aborts >= (uint64_t)item.n);
+    if (job.rank == job.n - 1) { /* the others may not have begun */
+        KT_INT(counts().aborts, item.n);
+    }
     close_item(&item);
     (void)kvs_store_close(job.store);
 }
