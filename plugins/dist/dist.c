@@ -77,6 +77,20 @@ static void arrived(void *state)
     }
 }
 
+/* Of a job of one the store packs itself, in host memory. */
+static int packing(void *state, const kvs_group_t *group, kvs_devhost_packing_t *ret_packing)
+{
+    const dist_store_t *store = state;
+    dist_key_t *key = group->key->state;
+
+    if (store->worker == NULL || store->worker->compression == NULL) {
+        return 0;
+    }
+    *ret_packing =
+        (kvs_devhost_packing_t){store->worker->compression, &key->host.residuals, &key->residual};
+    return 1;
+}
+
 static kvs_status_t dist_open(void *state, const kvs_open_args_t *args)
 {
     dist_store_t *store = state;
@@ -102,8 +116,9 @@ static kvs_status_t dist_open(void *state, const kvs_open_args_t *args)
                                     kvs_plugin_host->option(args->config, "announce"),
                                     &store->service);
     }
-    status = kvs_devhost_new(&(kvs_devhost_args_t){.store = store, .run = run, .arrived = arrived},
-                             &store->devices);
+    status = kvs_devhost_new(
+        &(kvs_devhost_args_t){.store = store, .run = run, .arrived = arrived, .packing = packing},
+        &store->devices);
     if (status == KVS_OK) {
         status = is_alone(&settings) ? kvs_hoststore_open(&store->host, args)
                                      : open_worker(store, &settings, args);

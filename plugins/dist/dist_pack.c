@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dist_pack.c - gradient compression in a worker: the sum of a key's values is packed on the caller's
- * thread, in program order, with one residual for each key. What is packed is copied, so that the next
- * push may be packed before this one is sent. */
+/* dist_pack.c - gradient compression in a worker: the sum of a key's values is packed in program order, with
+ * one residual for each key: on the thread that runs the operation, or before, by the kit, on the device that
+ * the values are on. What is packed is copied, so that the next push may be packed before this one is sent. */
 #include "dist_worker.h"
 
 #include <string.h>
@@ -86,15 +86,27 @@ static kvs_status_t refuse(dist_group_t *group, kvs_status_t status)
     return KVS_OK;
 }
 
-/* Of several values the sum. */
-kvs_status_t dist_pack_values(dist_group_t *group)
+/* The codes that a device has made. */
+static kvs_status_t take_codes(dist_group_t *group, const void *codes)
+{
+    kvs_status_t status = dist_group_take_memory(
+        group, kvs_compression_bytes(group->op->worker->compression, group->pub->key->n_elems));
+
+    if (status == KVS_OK) {
+        memcpy(group->sum, codes, group->n_sum_bytes);
+        group->source = group->sum;
+    }
+    return status;
+}
+
+/* Of several values the sum, in host memory. */
+static kvs_status_t pack_on_host(dist_group_t *group)
 {
     const kvs_group_t *pub = group->pub;
     size_t n_bytes = (size_t)pub->key->n_elems * sizeof(float);
     void *sum = NULL;
     kvs_status_t status = KVS_OK;
 
-    group->codec = group->op->worker->n_codecs;
     if (pub->n_values > 1) {
         status = kvs_cpu_provider()->alloc(host_device, n_bytes, &sum);
         status = status == KVS_OK ? dist_group_sum(pub, sum) : status;
@@ -103,5 +115,17 @@ kvs_status_t dist_pack_values(dist_group_t *group)
         status = pack(group, pub->n_values > 1 ? sum : pub->values[0].data);
     }
     kvs_cpu_provider()->free(host_device, sum, n_bytes);
+    return status;
+}
+
+kvs_status_t dist_pack_values(dist_group_t *group)
+{
+    const void *codes;
+    kvs_status_t status = kvs_devhost_packed(group->op->pub, group->pub, &codes);
+
+    group->codec = group->op->worker->n_codecs;
+    if (status == KVS_OK) {
+        status = codes != NULL ? take_codes(group, codes) : pack_on_host(group);
+    }
     return status == KVS_ERR_NON_FINITE ? refuse(group, status) : status;
 }

@@ -200,6 +200,7 @@ static void renew_key(dist_worker_t *worker, dist_key_t *key, dist_record_t reco
     forget_told(key);
     dist_record_release(&key->record);
     kvs_residuals_release(&key->host.residuals);
+    kvs_devhost_residual_release(&key->residual);
     key->was_pushed = false;
     key->record = record;
     key->digest = dist_record_digest(&record);
@@ -228,6 +229,7 @@ void dist_worker_key_release(dist_worker_t *worker, kvs_key_entry_t *entry)
     forget_told(key);
     dist_record_release(&key->record);
     kvs_residuals_release(&key->host.residuals);
+    kvs_devhost_residual_release(&key->residual);
     *key = (dist_key_t){.worker = NULL};
 }
 

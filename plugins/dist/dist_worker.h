@@ -146,10 +146,11 @@ struct dist_key {
     uint8_t state;           /* dist_key_state_t */
     dist_record_t record;
     uint64_t digest;
-    int64_t generation; /* how many keys of this name were deleted before */
-    uint32_t n_gone;    /* GOING: shards whose servers have answered */
-    int64_t n_rounds;   /* pushes started */
-    bool was_pushed;    /* issued; from then on it keeps its codec */
+    int64_t generation;              /* how many keys of this name were deleted before */
+    uint32_t n_gone;                 /* GOING: shards whose servers have answered */
+    int64_t n_rounds;                /* pushes started */
+    kvs_devhost_residual_t residual; /* of compression, where devices push */
+    bool was_pushed;                 /* issued; from then on it keeps its codec */
     uint16_t codec;
     uint32_t n_pushes;          /* started and not over */
     uint32_t n_queued;          /* its requests that have messages to send, */

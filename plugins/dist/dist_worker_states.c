@@ -206,9 +206,13 @@ static kvs_status_t save(dist_worker_t *worker, copies_t *copies, const char *pa
     kvs_status_t status = KVS_OK;
 
     for (size_t i = 0; i < copies->n && status == KVS_OK; i++) {
+        dist_key_t *key = copies->list[i].key;
+
         status = fetch(worker, &copies->list[i]);
-        copies->items[i].residuals =
-            is_owner_of_residuals(worker) ? &copies->list[i].key->host.residuals : NULL;
+        if (status == KVS_OK && is_owner_of_residuals(worker)) {
+            status = kvs_devhost_take_home(&key->residual, &key->host.residuals);
+        }
+        copies->items[i].residuals = is_owner_of_residuals(worker) ? &key->host.residuals : NULL;
     }
     if (status == KVS_OK && worker->is_async) {
         status = fetch_optimizer(worker, &fetched);
@@ -355,6 +359,7 @@ static void put_in_force(dist_worker_t *worker, copies_t *copies)
         copy->key->host.opt.n_updates = copy->state.n_updates;
         if (is_owner_of_residuals(worker)) {
             kvs_residuals_release(&copy->key->host.residuals);
+            kvs_devhost_residual_release(&copy->key->residual);
             copy->key->host.residuals = copy->residuals;
             copy->residuals = (kvs_residuals_t){.n = 0};
         }

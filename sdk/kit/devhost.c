@@ -130,6 +130,7 @@ static void free_op(kvs_devhost_op_t *op)
     kvs_devhost_give_back(op);
     free(op->groups);
     free(op->arrived);
+    free(op->packed);
     free(op->tensors);
     free(op->streams);
     free(op->queues);
@@ -178,8 +179,10 @@ static kvs_status_t run_staged(kvs_devhost_op_t *op)
 
 static void deal(kvs_devhost_op_t *op)
 {
+    kvs_devhost_t *host = op->host;
     kvs_status_t status = run_staged(op);
 
+    __atomic_fetch_add(&host->n_dealt, 1, __ATOMIC_RELEASE);
     if (status != KVS_OK) {
         end(op, status);
     }
@@ -320,6 +323,7 @@ static kvs_status_t begin(kvs_devhost_t *host, kvs_op_t *real, int is_on_devices
         if (op->is_consumed) {
             kvs_plugin_host->consumed(real);
         }
+        host->n_added++;
         lane_add(&host->in, op);
         return KVS_OK;
     }
@@ -337,6 +341,12 @@ kvs_status_t kvs_devhost_run(kvs_devhost_t *host, kvs_op_t *op)
 {
     int is_on_devices = kvs_devhost_has_device_arrays(op);
 
+    kvs_status_t status =
+        host->args.packing != NULL ? kvs_devhost_settle_residuals(host, op) : KVS_OK;
+
+    if (status != KVS_OK) {
+        return kvs_fail_context(status, "%s", verb_name(op->verb));
+    }
     if (!is_on_devices && __atomic_load_n(&host->in.n, __ATOMIC_ACQUIRE) == 0) {
         return host->args.run(host->args.store, op);
     }

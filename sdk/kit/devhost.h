@@ -12,6 +12,7 @@
 /* Big arrays are copied in chunks of this size, or in so many. */
 #define KVS_DEVHOST_CHUNK      ((size_t)4 << 20)
 #define KVS_DEVHOST_MAX_CHUNKS 16
+#define KVS_DEVHOST_MAX_SUM    128 /* values in one kernel */
 /* Pinned memory that is kept for later operations, at most. */
 #define KVS_DEVHOST_SPARE_BYTES ((size_t)256 << 20)
 
@@ -85,6 +86,7 @@ struct kvs_devhost_op {
     kvs_tensor_t *tensors; /* of the groups, one list behind the other */
     size_t n_tensors;
     size_t *arrived; /* of each group, bytes of its value that are there; atomics */
+    void **packed;   /* of each group: NULL, or what its values are packed to, behind a flag */
     kvs_devhost_stream_t *streams;
     size_t n_streams;
     kvs_devhost_queue_t *queues; /* when outs are sent, guarded by the host's out_lock */
@@ -125,6 +127,9 @@ typedef struct kvs_devhost_lane {
 struct kvs_devhost {
     kvs_devhost_args_t args;
     kvs_devhost_lane_t in; /* hands operations on, in order */
+    uint64_t n_added;      /* to the lane; of the calling thread */
+    uint64_t n_dealt;      /* of these; an atomic */
+    int told;              /* that a kernel is missing; an atomic */
     pthread_mutex_t out_lock;
     pthread_mutex_t lock; /* the last of these to be taken */
     pthread_cond_t changed;
@@ -164,6 +169,30 @@ int kvs_devhost_has_device_arrays(const kvs_op_t *op);
 int kvs_devhost_streams_guard_values(const kvs_op_t *op);
 /* Give the operation's arrays their copies, queue sums and copies of the values, and watch these. */
 kvs_status_t kvs_devhost_stage(kvs_devhost_op_t *op);
+
+/* The device on which values that are all on devices are summed. */
+static inline kvs_device_t kvs_devhost_home_of(const kvs_tensor_t *values)
+{
+    return (kvs_device_t){KVS_DEVICE_CUDA, values[0].device.id};
+}
+
+/* Queue the sum of the group's values, in list order; of one value it is that. */
+kvs_status_t kvs_devhost_add_up(kvs_devhost_op_t *op, const kvs_group_t *group,
+                                kvs_devhost_queue_t **ret_queue, const void **ret_sum);
+/* Copy an array of the group to pinned memory, `to->data`; `after` says what has to be reached before, or is
+ * NULL: the array is the program's. */
+kvs_status_t kvs_devhost_download(kvs_devhost_op_t *op, size_t group, kvs_device_t device,
+                                  const void *from, size_t n_bytes, const kvs_mark_t *after,
+                                  kvs_tensor_t *to);
+
+/* ---- devhost_pack.c ---------------------------------------------------------------------------------- */
+
+/* Before a push is staged: residuals are where its values will be packed. */
+kvs_status_t kvs_devhost_settle_residuals(kvs_devhost_t *host, const kvs_op_t *op);
+/* Whether the group's values are packed on their device. */
+int kvs_devhost_packs(kvs_devhost_op_t *op, size_t group, kvs_devhost_packing_t *ret_packing);
+kvs_status_t kvs_devhost_stage_packed(kvs_devhost_op_t *op, size_t group,
+                                      const kvs_devhost_packing_t *packing);
 
 /* ---- devhost_outs.c ---------------------------------------------------------------------------------- */
 

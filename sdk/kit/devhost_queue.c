@@ -3,6 +3,8 @@
  * for and that wait for them. */
 #include "devhost.h"
 
+#include <stddef.h>
+
 #define PER_THREAD 2 /* DLPack's number of the per-thread default stream */
 
 size_t kvs_devhost_chunk_bytes(size_t n_bytes)
@@ -46,18 +48,27 @@ kvs_status_t kvs_devhost_follow(kvs_devhost_op_t *op, const kvs_tensor_t *tensor
     return status;
 }
 
+/* Older providers have one queue for all. */
+static kvs_status_t find_queue(const kvs_provider_t *provider, kvs_device_t device,
+                               kvs_devhost_role_t role, kvs_queue_t **ret_queue)
+{
+    if (role == KVS_DEVHOST_WORK || provider->size <= offsetof(kvs_provider_t, copy_queue) ||
+        provider->copy_queue == NULL) {
+        return provider->queue(device, ret_queue);
+    }
+    return provider->copy_queue(device, role == KVS_DEVHOST_TO_HOST, ret_queue);
+}
+
 kvs_status_t kvs_devhost_use_queue(kvs_devhost_op_t *op, kvs_device_t device,
                                    kvs_devhost_role_t role, kvs_devhost_queue_t **ret_queue)
 {
     kvs_queue_t *queue;
-    kvs_status_t status =
-        role == KVS_DEVHOST_WORK
-            ? op->provider->queue(device, &queue)
-            : op->provider->copy_queue(device, role == KVS_DEVHOST_TO_HOST, &queue);
+    kvs_status_t status = find_queue(op->provider, device, role, &queue);
 
     for (size_t i = 0; i < op->n_queues && status == KVS_OK; i++) {
         if (op->queues[i].queue == queue) {
             *ret_queue = &op->queues[i];
+            op->queues[i].role = role;
             return KVS_OK;
         }
     }

@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_SUM 128 /* values in one kernel */
-
 static const kvs_device_t host_device = {KVS_DEVICE_CPU, 0};
 
 /* ---- What there is ----------------------------------------------------------------------------------- */
@@ -157,32 +155,39 @@ static kvs_status_t copy_chunk(kvs_devhost_op_t *op, const kvs_devhost_queue_t *
     return status == KVS_OK && op->n_open_bytes >= KVS_DEVHOST_CHUNK ? close_pieces(op) : status;
 }
 
-/* Copy an array of the group to the host; `after` says what has to be reached before, or is NULL: it is the
- * program's. */
-static kvs_status_t download(kvs_devhost_op_t *op, size_t group, kvs_device_t device,
-                             const void *from, size_t n_bytes, const kvs_mark_t *after,
-                             kvs_tensor_t *to)
+kvs_status_t kvs_devhost_download(kvs_devhost_op_t *op, size_t group, kvs_device_t device,
+                                  const void *from, size_t n_bytes, const kvs_mark_t *after,
+                                  kvs_tensor_t *to)
 {
     size_t chunk = kvs_devhost_chunk_bytes(n_bytes);
     kvs_devhost_queue_t *queue = NULL;
     kvs_status_t status = kvs_devhost_use_queue(op, device, KVS_DEVHOST_TO_HOST, &queue);
 
     to->device = host_device;
-    if (status != KVS_OK || n_bytes == 0) {
+    if (status != KVS_OK) {
         return status;
     }
     queue->is_met |= after == NULL;
     if (after != NULL) {
         status = op->provider->wait(queue->queue, after);
     }
-    if (status == KVS_OK) {
-        status = kvs_devhost_take_pinned(op, device, n_bytes, &to->data);
-    }
     for (size_t at = 0; at < n_bytes && status == KVS_OK; at += chunk) {
         status = copy_chunk(op, queue, group, to->data, from, at,
                             n_bytes - at < chunk ? n_bytes - at : chunk);
     }
     return status;
+}
+
+static kvs_status_t download(kvs_devhost_op_t *op, size_t group, const kvs_tensor_t *from,
+                             kvs_tensor_t *to)
+{
+    size_t n_bytes = bytes_of(from);
+    kvs_status_t status =
+        n_bytes > 0 ? kvs_devhost_take_pinned(op, from->device, n_bytes, &to->data) : KVS_OK;
+
+    return status == KVS_OK
+               ? kvs_devhost_download(op, group, from->device, from->data, n_bytes, NULL, to)
+               : status;
 }
 
 static kvs_status_t copy_list(kvs_devhost_op_t *op, size_t group, const kvs_tensor_t **io_list,
@@ -195,8 +200,7 @@ static kvs_status_t copy_list(kvs_devhost_op_t *op, size_t group, const kvs_tens
     for (size_t i = 0; i < n && status == KVS_OK; i++) {
         copies[i] = list[i];
         if (kvs_dev_is(&list[i])) {
-            status = download(op, group, list[i].device, list[i].data, bytes_of(&list[i]), NULL,
-                              &copies[i]);
+            status = download(op, group, &list[i], &copies[i]);
         }
     }
     op->n_tensors += n;
@@ -216,58 +220,58 @@ static int sums_on_device(const kvs_devhost_op_t *op, const kvs_group_t *group)
             return 0;
         }
     }
-    return is_push && op->op.reduce == 0 && group->n_values > 1 && group->n_values <= MAX_SUM &&
-           bytes_of(&group->values[0]) > 0;
+    return is_push && op->op.reduce == 0 && group->n_values > 1 &&
+           group->n_values <= KVS_DEVHOST_MAX_SUM && bytes_of(&group->values[0]) > 0;
 }
 
-typedef struct sum {
-    kvs_device_t device;
-    kvs_devhost_queue_t *queue;
-    const void *src[MAX_SUM];
-    void *total;
-} sum_t;
-
 /* The value where the device reaches it. */
-static kvs_status_t bring(kvs_devhost_op_t *op, const sum_t *sum, const kvs_tensor_t *value,
-                          size_t n_bytes, const void **ret_src)
+static kvs_status_t bring(kvs_devhost_op_t *op, kvs_queue_t *queue, kvs_device_t device,
+                          const kvs_tensor_t *value, const void **ret_src)
 {
+    size_t n_bytes = bytes_of(value);
     kvs_status_t status;
     void *copy;
 
     *ret_src = value->data;
-    if (value->device.type == KVS_DEVICE_CUDA_MANAGED || value->device.id == sum->device.id ||
-        op->provider->reaches(sum->device.id, value->device.id) != 0) {
+    if (value->device.type == KVS_DEVICE_CUDA_MANAGED || value->device.id == device.id ||
+        op->provider->reaches(device.id, value->device.id) != 0) {
         return KVS_OK;
     }
-    status = kvs_devhost_take_scratch(op, sum->device, n_bytes, &copy);
+    status = kvs_devhost_take_scratch(op, device, n_bytes, &copy);
     if (status == KVS_OK) {
         *ret_src = copy;
-        status = op->provider->copy(sum->queue->queue, sum->device, copy, value->device,
-                                    value->data, n_bytes);
+        status = op->provider->copy(queue, device, copy, value->device, value->data, n_bytes);
     }
     return status;
 }
 
-/* Queue the sum of the group's values, in list order. */
-static kvs_status_t add_up(kvs_devhost_op_t *op, const kvs_group_t *group, sum_t *sum)
+kvs_status_t kvs_devhost_add_up(kvs_devhost_op_t *op, const kvs_group_t *group,
+                                kvs_devhost_queue_t **ret_queue, const void **ret_sum)
 {
-    size_t n_bytes = bytes_of(&group->values[0]);
+    kvs_device_t device = kvs_devhost_home_of(group->values);
+    const void *src[KVS_DEVHOST_MAX_SUM];
+    void *total = NULL;
     kvs_sum_item_t item = {.n = kvs_tensor_n_elems(&group->values[0]),
-                           .src = sum->src,
+                           .src = src,
                            .n_src = group->n_values,
-                           .dst = &sum->total,
+                           .dst = &total,
                            .n_dst = 1};
-    kvs_status_t status = kvs_devhost_use_queue(op, sum->device, KVS_DEVHOST_WORK, &sum->queue);
+    kvs_status_t status = kvs_devhost_use_queue(op, device, KVS_DEVHOST_WORK, ret_queue);
 
     if (status != KVS_OK) {
         return status;
     }
-    sum->queue->is_met = 1;
-    status = kvs_devhost_take_scratch(op, sum->device, n_bytes, &sum->total);
-    for (size_t i = 0; i < group->n_values && status == KVS_OK; i++) {
-        status = bring(op, sum, &group->values[i], n_bytes, &sum->src[i]);
+    (*ret_queue)->is_met = 1;
+    if (group->n_values == 1) {
+        *ret_sum = group->values[0].data;
+        return KVS_OK;
     }
-    return status == KVS_OK ? op->provider->sums(sum->queue->queue,
+    status = kvs_devhost_take_scratch(op, device, bytes_of(&group->values[0]), &total);
+    for (size_t i = 0; i < group->n_values && status == KVS_OK; i++) {
+        status = bring(op, (*ret_queue)->queue, device, &group->values[i], &src[i]);
+    }
+    *ret_sum = total;
+    return status == KVS_OK ? op->provider->sums((*ret_queue)->queue,
                                                  kvs_dtype_index(group->values[0].dtype), &item, 1)
                             : status;
 }
@@ -276,20 +280,25 @@ static kvs_status_t add_up(kvs_devhost_op_t *op, const kvs_group_t *group, sum_t
 static kvs_status_t stage_sum(kvs_devhost_op_t *op, size_t g)
 {
     const kvs_group_t *group = &op->real->groups[g];
-    sum_t sum = {.device = {KVS_DEVICE_CUDA, group->values[0].device.id}};
+    size_t n_bytes = bytes_of(&group->values[0]);
+    kvs_device_t device = kvs_devhost_home_of(group->values);
     kvs_tensor_t *copy = &op->tensors[op->n_tensors++];
-    kvs_status_t status = add_up(op, group, &sum);
+    kvs_devhost_queue_t *queue;
+    const void *sum;
+    kvs_status_t status = kvs_devhost_add_up(op, group, &queue, &sum);
     kvs_mark_t summed;
 
     *copy = group->values[0];
     op->groups[g].values = copy;
     op->groups[g].n_values = 1;
     if (status == KVS_OK) {
-        status = op->provider->mark(sum.queue->queue, &summed);
+        status = op->provider->mark(queue->queue, &summed);
     }
-    return status == KVS_OK
-               ? download(op, g, sum.device, sum.total, bytes_of(&group->values[0]), &summed, copy)
-               : status;
+    if (status == KVS_OK) {
+        status = kvs_devhost_take_pinned(op, device, n_bytes, &copy->data);
+    }
+    return status == KVS_OK ? kvs_devhost_download(op, g, device, sum, n_bytes, &summed, copy)
+                            : status;
 }
 
 /* ---- Whole operations -------------------------------------------------------------------------------- */
@@ -302,7 +311,8 @@ static void count_copies(room_t *room, const kvs_tensor_t *tensors, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         room->n_tensors++;
-        room->n_pieces += kvs_dev_is(&tensors[i]) ? kvs_devhost_n_chunks(bytes_of(&tensors[i])) : 0;
+        room->n_pieces += /* one more for the flag before packed values */
+            kvs_dev_is(&tensors[i]) ? kvs_devhost_n_chunks(bytes_of(&tensors[i])) + 1 : 0;
     }
 }
 
@@ -330,6 +340,7 @@ static kvs_status_t make_lists(kvs_devhost_op_t *op)
 
     op->groups = calloc(n_groups + 1, sizeof(*op->groups));
     op->arrived = calloc(n_groups + 1, sizeof(*op->arrived));
+    op->packed = calloc(n_groups + 1, sizeof(*op->packed));
     op->tensors = calloc(n + 1, sizeof(*op->tensors));
     op->streams = calloc(n + 1, sizeof(*op->streams));
     op->queues = calloc(3 * n + 1, sizeof(*op->queues));
@@ -338,9 +349,9 @@ static kvs_status_t make_lists(kvs_devhost_op_t *op)
     op->outs = calloc(room.n_outs + 1, sizeof(*op->outs));
     op->first_out = calloc(n_groups + 1, sizeof(*op->first_out));
     op->out_index = calloc(room.n_outs + 1, sizeof(*op->out_index));
-    if (op->groups == NULL || op->arrived == NULL || op->tensors == NULL || op->streams == NULL ||
-        op->queues == NULL || op->pieces == NULL || op->watches == NULL || op->outs == NULL ||
-        op->first_out == NULL || op->out_index == NULL) {
+    if (op->groups == NULL || op->arrived == NULL || op->packed == NULL || op->tensors == NULL ||
+        op->streams == NULL || op->queues == NULL || op->pieces == NULL || op->watches == NULL ||
+        op->outs == NULL || op->first_out == NULL || op->out_index == NULL) {
         return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for copies of %zu arrays", n);
     }
     memcpy(op->groups, real->groups, n_groups * sizeof(*op->groups));
@@ -353,9 +364,11 @@ static kvs_status_t stage_group(kvs_devhost_op_t *op, size_t g)
     const kvs_group_t *group = &op->real->groups[g];
     kvs_group_t *shadow = &op->groups[g];
     size_t first_piece = op->n_pieces;
-    kvs_status_t status = sums_on_device(op, group)
-                              ? stage_sum(op, g)
-                              : copy_list(op, g, &shadow->values, shadow->n_values);
+    kvs_devhost_packing_t packing;
+    kvs_status_t status =
+        kvs_devhost_packs(op, g, &packing) ? kvs_devhost_stage_packed(op, g, &packing)
+        : sums_on_device(op, group)        ? stage_sum(op, g)
+                                           : copy_list(op, g, &shadow->values, shadow->n_values);
 
     op->arrived[g] = op->n_pieces > first_piece ? 0 : SIZE_MAX;
     if (status == KVS_OK) {
@@ -370,7 +383,8 @@ static int may_be_early(const kvs_devhost_op_t *op)
     int is_push = op->op.verb == KVS_VERB_PUSH || op->op.verb == KVS_VERB_PUSHPULL;
 
     for (size_t g = 0; g < op->op.n_groups; g++) {
-        if (op->groups[g].n_values != 1 || op->groups[g].values[0].rows != NULL) {
+        if (op->groups[g].n_values != 1 || op->groups[g].values[0].rows != NULL ||
+            op->packed[g] != NULL) {
             return 0;
         }
     }

@@ -5,6 +5,7 @@
 #include "job.h"
 #include "pretend.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -563,6 +564,134 @@ static void pinned_and_managed_arrays_are_taken(void)
     tear_down(&bench);
 }
 
+/* ---- Compression --------------------------------------------------------------------------------------- */
+
+enum { N_PACKED = 70003 };
+
+static const int64_t n_packed = N_PACKED;
+
+static void compress_by(const job_t *job, const char *type)
+{
+    kvs_param_t params[] = {{.name = "type", .type = KVS_PARAM_TEXT, .value = {.text = type}},
+                            {.name = "threshold", .type = KVS_PARAM_FLOAT, .value = {.real = 4}}};
+
+    KT_OK(kvs_store_set_gradient_compression(job->store, params, 2));
+}
+
+static void init_at_zero(const job_t *job, int number)
+{
+    kvs_key_t key = kvs_key_int(number);
+    kvs_tensor_t zeros = pretend_array(-1, KVS_DTYPE_float32, &n_packed, NULL, 0);
+    kvs_arrays_t list = pretend_list(&zeros, 1);
+
+    memset(zeros.data, 0, N_PACKED * sizeof(float));
+    KT_OK(kvs_store_init(job->store, &key, 1, &list, NULL));
+    pretend_free(&zeros, 0);
+}
+
+/* Push a round's values, which lie at these places, and give what the key is then. */
+static kvs_status_t push_packed(const job_t *job, int number, int round, const int *places,
+                                int n_values, int is_finite, float *ret_numbers)
+{
+    kvs_key_t key = kvs_key_int(number);
+    kvs_tensor_t values[MAX_VALUES], out = make(places[0], KVS_DTYPE_float32, &n_packed, 0, 9);
+    kvs_arrays_t in = pretend_list(values, (size_t)n_values), outs = pretend_list(&out, 1);
+    float *bytes = calloc(N_PACKED, sizeof(float));
+    kvs_status_t status;
+
+    for (int i = 0; i < n_values; i++) {
+        fill(KVS_DTYPE_float32, n_packed, job->rank, 10 * round + i, (char *)bytes);
+        bytes[N_PACKED - 2] = is_finite ? 1 : INFINITY;
+        values[i] = pretend_array(places[i], KVS_DTYPE_float32, &n_packed, bytes, 0);
+    }
+    status = kvs_store_pushpull(job->store, &key, 1, &in, &outs, NULL);
+    pretend_get(&out, ret_numbers);
+    for (int i = 0; i < n_values; i++) {
+        pretend_free(&values[i], 0);
+    }
+    pretend_free(&out, 0);
+    free(bytes);
+    return status;
+}
+
+/* The same values from devices and from the host, round after round, are the same codes; also where the values
+ * of a key come from here and from there. */
+static void try_packing(const job_t *job, const char *type, int number)
+{
+    enum { N_ROUNDS = 6 };
+    static const int host[] = {-1, -1};
+    static const int places[N_ROUNDS][2] = {{0, 1}, {0, 1}, {-1, -1}, {1, 0}, {1, -1}, {0, 0}};
+    static const int n_values[N_ROUNDS] = {2, 1, 2, 2, 2, 1};
+    float *got = calloc(2 * N_PACKED, sizeof(float)), *want = got + N_PACKED;
+    size_t bits = strcmp(type, "1bit") == 0 ? 1 : 2;
+    size_t n_codes = (N_PACKED * bits + 7) / 8, n_bytes = 64 + (n_codes + 3) / 4 * 4;
+    cuda_double_counts_t counts;
+
+    compress_by(job, type);
+    init_at_zero(job, number);
+    init_at_zero(job, number + 1);
+    for (int round = 0; round < N_ROUNDS; round++) {
+        driver.reset_counts();
+        KT_OK(push_packed(job, number, round, places[round], n_values[round], 1, got));
+        driver.read_counts(&counts);
+        if (round < 2) { /* of one value or of several */
+            KT_INT(counts.to_host, 1);
+            KT_INT(counts.to_host_bytes, n_bytes);
+        }
+        KT_OK(push_packed(job, number + 1, round, host, n_values[round], 1, want));
+        KT_INT(memcmp(got, want, N_PACKED * sizeof(float)), 0);
+        if (round == 3) { /* which leaves everything as it is */
+            KT_FAIL(push_packed(job, number, round, places[0], 2, 0, got), KVS_ERR_NON_FINITE,
+                    "can't be compressed");
+            KT_FAIL(push_packed(job, number + 1, round, host, 2, 0, want), KVS_ERR_NON_FINITE,
+                    "can't be compressed");
+        }
+    }
+    free(got);
+}
+
+static void codes_of_devices_are_those_of_the_host(void)
+{
+    job_t job = open_job();
+
+    try_packing(&job, "2bit", 1);
+    try_packing(&job, "1bit", 3);
+    job_close(&job);
+}
+
+static void residuals_of_devices_are_saved_and_loaded(void)
+{
+    static const int device[] = {0}, host[] = {-1};
+    job_t job = open_job();
+    kvs_optimizer_spec_t spec = KVS_OPTIMIZER_INIT;
+    float *got = calloc(2 * N_PACKED, sizeof(float)), *want = got + N_PACKED;
+    char path[512];
+
+    const char *folder = getenv("TMPDIR");
+
+    snprintf(path, sizeof(path), "%s/residuals-%d", folder != NULL ? folder : "/tmp",
+             (int)getpid());
+    spec.name = "sgd";
+    KT_OK(kvs_store_set_optimizer(job.store, &spec));
+    compress_by(&job, "2bit");
+    init_at_zero(&job, 1);
+    init_at_zero(&job, 2);
+    for (int round = 0; round < 6; round++) {
+        if (round == 2) {
+            KT_OK(kvs_store_save_optimizer_states(job.store, path, 0));
+        }
+        if (round == 4) {
+            KT_OK(kvs_store_load_optimizer_states(job.store, path));
+        }
+        KT_OK(push_packed(&job, 1, round, device, 1, 1, got));
+        KT_OK(push_packed(&job, 2, round, host, 1, 1, want));
+        KT_INT(memcmp(got, want, N_PACKED * sizeof(float)), 0);
+    }
+    (void)remove(path);
+    free(got);
+    job_close(&job);
+}
+
 /* ---- Wrong use ------------------------------------------------------------------------------------------ */
 
 static void a_device_that_is_not_there_is_named(void)
@@ -677,6 +806,8 @@ int main(int argc, char **argv)
         KT_TEST(calls_behind_one_that_waits_keep_their_order),
         KT_TEST(without_a_stream_the_call_ends_when_all_is_done),
         KT_TEST(pinned_and_managed_arrays_are_taken),
+        KT_TEST(codes_of_devices_are_those_of_the_host),
+        KT_TEST(residuals_of_devices_are_saved_and_loaded),
         KT_TEST(a_device_that_is_not_there_is_named),
         KT_TEST(a_lost_device_fails_its_calls_and_no_others),
         KT_TEST(a_device_that_is_lost_on_the_way_fails_the_round),

@@ -4,6 +4,7 @@
 
 #include "cuda_memory.h"
 
+#include <stddef.h>
 #include <string.h>
 
 /* Written by bin2c from what nvcc made of the .cu files. */
@@ -465,6 +466,9 @@ kvs_status_t cuda_pack(kvs_queue_t *queue, const kvs_pack_item_t *item)
                              .next = item->ret_residual,
                              .packed = item->packed};
 
+    if (item->size > offsetof(kvs_pack_item_t, unless)) {
+        args.unless = item->unless;
+    }
     if (args.bits == 0) {
         return no_packing(item->kind);
     }

@@ -132,6 +132,7 @@ typedef struct cuda_pack_args {
     const float *residual;
     float *next; /* may be `residual` */
     uint32_t *packed;
+    const uint32_t *unless; /* NULL, or: not 0, nothing is packed and the residual stays */
 } cuda_pack_args_t;
 
 /* The sum, in order, of what n_src packed arrays stand for. */

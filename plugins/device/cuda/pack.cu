@@ -40,6 +40,13 @@ KERNEL(pack, cuda_pack_args_t)
     if (begin >= args->n) {
         return;
     }
+    if (args->unless != 0 && *args->unless != 0) {
+        for (uint32_t i = 0; i < in_word && begin + i < args->n; i++) {
+            args->next[begin + i] = args->residual[begin + i];
+        }
+        args->packed[word] = 0;
+        return;
+    }
     for (uint32_t i = 0; i < in_word && begin + i < args->n; i++) {
         float sum = args->residual[begin + i] + args->grad[begin + i];
         float sent;

@@ -338,6 +338,9 @@ typedef struct kvs_pack_item {
     const float *residual;
     float *ret_residual;
     void *packed;
+    /* NULL, or on the device, as find_non_finite writes it: not 0, nothing is packed and the residual stays
+     * as it is. */
+    const uint32_t *unless;
 } kvs_pack_item_t;
 
 /* Memory and kernels for one DLPack device type. All functions: any thread; sizes in elements

@@ -278,9 +278,27 @@ kvs_status_t kvs_devstore_settle(kvs_devstore_t *store, kvs_key_entry_t *key, co
  * device store; the calling thread waits for devices only with init and broadcast. */
 typedef struct kvs_devhost kvs_devhost_t;
 
+/* The residual of a key whose pushes are packed where its values are; all-zero: the host has it. */
+typedef struct kvs_devhost_residual {
+    kvs_device_t device;
+    float *data; /* NULL: the host has it */
+    int64_t n_elems;
+    uint64_t n_on_host; /* which operation was the last that packs in host memory */
+} kvs_devhost_residual_t;
+
+/* Gradient compression of a key's sum. */
+typedef struct kvs_devhost_packing {
+    const kvs_compression_t *compression;
+    kvs_residuals_t *residuals; /* the host's, with one place; empty while the device has it */
+    kvs_devhost_residual_t *residual;
+} kvs_devhost_packing_t;
+
 typedef struct kvs_devhost_args {
     void *store;
     kvs_status_t (*run)(void *store, kvs_op_t *op);
+    /* NULL, or: whether what a push brings of this key, dense float32 arrays, is packed, and how. Such values
+     * are packed where they are, if they are all on devices. On the calling thread. */
+    int (*packing)(void *store, const kvs_group_t *group, kvs_devhost_packing_t *ret_packing);
     /* NULL, or: `run` is given pushes before their values are there, asks how much has arrived, and is told
      * that there is more, or that there never will be, by this, on any thread. */
     void (*arrived)(void *store);
@@ -308,6 +326,13 @@ void kvs_devhost_complete(kvs_op_t *op, kvs_status_t status);
 kvs_status_t kvs_devhost_arrived(const kvs_op_t *op, const kvs_group_t *group, size_t *ret_n_bytes);
 /* Wait until all values are there: in `run`, if it wants them whole. */
 kvs_status_t kvs_devhost_await(const kvs_op_t *op);
+/* Of a group that `run` was given: NULL, or what its values were packed to on their device. ERR_NON_FINITE: they
+ * can't be, and nothing was done; the text does not name the key. */
+kvs_status_t kvs_devhost_packed(const kvs_op_t *op, const kvs_group_t *group,
+                                const void **ret_packed);
+/* Have the residual in host memory again; waits for the device. If that fails it is lost. */
+kvs_status_t kvs_devhost_take_home(kvs_devhost_residual_t *residual, kvs_residuals_t *residuals);
+void kvs_devhost_residual_release(kvs_devhost_residual_t *residual); /* all-zero again */
 /* Elements [first, first + n) of all outs of the group are written: they may go to their devices. Each
  * element is told of once, or not at all; by one thread at a time. */
 void kvs_devhost_wrote(kvs_op_t *op, const kvs_group_t *group, int64_t first, int64_t n);
