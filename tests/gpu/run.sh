@@ -51,7 +51,7 @@ for name in $(env | sed -n 's/^\(\(KVSTORE\|MXNET\|NCCL\)_[A-Za-z0-9_]*\)=.*/\1/
 done
 PATH=$PATH:/usr/local/cuda/bin:/usr/local/nvidia/bin
 programs='test_cuda_kernels test_cuda_exchange test_cuda_rows test_cuda_order test_cuda_faults test_nccl_exchange gpu_nccl
-    gpu_bandwidth'
+    gpu_bandwidth gpu_staging'
 
 # ---- What there is -------------------------------------------------------------------------------
 
@@ -160,6 +160,17 @@ bandwidth() {
     fi
 }
 
+# The same of ways through pinned memory; MIB of an array.
+staging() {
+    if KVSTORE_GPU_MIB=$1 timeout -k 5 60 "$tests/gpu_staging" >"$work/out" 2>&1; then
+        sed -n '/^through pinned memory /,/^$/p' "$work/out" | grep -v '^passed' | tee -a "$report"
+    else
+        say "staging with $1 MiB FAILED"
+        tail -n 40 "$work/out" | tee -a "$report"
+        failed=1
+    fi
+}
+
 run_parts() {
     [ -n "$brief" ] || part conformance 100 "$kvstore" conformance device --device cuda
     part kernels 60 "$tests/test_cuda_kernels"
@@ -180,9 +191,13 @@ run_parts() {
     say ''
     if [ "$mode" = pretend ]; then
         bandwidth 1 4
+        staging 5
     else
         for mib in 1 64 512; do
             bandwidth "$mib" 8192
+        done
+        for mib in 16 256; do
+            staging "$mib"
         done
     fi
     say ''
