@@ -40,7 +40,7 @@ static int has_kernel(const kvs_provider_t *provider, const kvs_group_t *group,
                             .params = kvs_compression_params(compression)};
     kvs_queue_t *queue;
 
-    return provider->queue(group->values[0].device, &queue) == KVS_OK &&
+    return provider->queue(group->values[0].device, &queue) != KVS_OK || /* which staging tells */
            provider->pack(queue, &item) != KVS_ERR_NOT_IMPLEMENTED;
 }
 
