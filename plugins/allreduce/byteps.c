@@ -316,6 +316,7 @@ static void byteps_cancel(void *state)
 {
     const byteps_store_t *store = state;
 
+    kvs_devhost_cancel(store->devices);
     if (store->service != NULL) {
         kvs_net_service_cancel(store->service);
     } else if (store->worker != NULL) {

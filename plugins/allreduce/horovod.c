@@ -270,6 +270,7 @@ static void horovod_cancel(void *state)
 {
     horovod_store_t *store = state;
 
+    kvs_devhost_cancel(store->devices);
     if (store->scheduler != NULL) {
         kvs_net_service_cancel(store->scheduler);
     } else if (store->store.job != NULL) {

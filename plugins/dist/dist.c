@@ -393,6 +393,7 @@ static void dist_cancel(void *state)
 {
     const dist_store_t *store = state;
 
+    kvs_devhost_cancel(store->devices);
     if (store->service != NULL) {
         kvs_net_service_cancel(store->service);
     } else if (store->worker != NULL) {

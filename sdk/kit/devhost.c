@@ -396,6 +396,14 @@ kvs_status_t kvs_devhost_call(
     return status;
 }
 
+/* The watcher looks at it every few milliseconds while anything is waited for. */
+void kvs_devhost_cancel(kvs_devhost_t *host)
+{
+    if (host != NULL) {
+        __atomic_store_n(&host->is_cancelled, 1, __ATOMIC_RELAXED);
+    }
+}
+
 void kvs_devhost_drain(kvs_devhost_t *host)
 {
     if (host != NULL && __atomic_load_n(&host->in.n, __ATOMIC_ACQUIRE) > 0) {

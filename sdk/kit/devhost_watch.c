@@ -72,14 +72,19 @@ static void note_locked(kvs_devhost_watch_t *watch, kvs_status_t status, news_t 
     pthread_cond_broadcast(&op->host->changed);
 }
 
-/* Whether the watch has been waited for too long; then its operation fails. */
+/* Whether the watch is waited for no longer; then its operation fails. */
 static int expire_locked(kvs_devhost_watch_t *watch, news_t *news)
 {
     kvs_devhost_op_t *op = watch->op;
     int64_t timeout_ms = op->host->args.timeout_ms;
     char text[160];
 
-    if (watch->is_late || now_ms() - op->moved_ms <= timeout_ms) {
+    if (watch->is_late) {
+        return 0;
+    }
+    if (__atomic_load_n(&op->host->is_cancelled, __ATOMIC_RELAXED)) {
+        fail_locked(op, KVS_ERR_CANCELLED, "the store was cancelled");
+    } else if (now_ms() - op->moved_ms <= timeout_ms) {
         return 0;
     }
     snprintf(text, sizeof(text),

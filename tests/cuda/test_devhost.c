@@ -50,7 +50,7 @@ static void arrived(void *store)
     pthread_mutex_unlock(&k->lock);
 }
 
-/* Type `early` takes what has arrived; `whole` wants all, and waits 0.3 s for a device. */
+/* Type `early` takes what has arrived; `whole` and `patient` want all, and `whole` waits 0.3 s for a device. */
 static kvs_status_t keeper_open(void *store, const kvs_open_args_t *args)
 {
     int is_early = strcmp(args->type, "early") == 0;
@@ -58,11 +58,12 @@ static kvs_status_t keeper_open(void *store, const kvs_open_args_t *args)
     keeper = store;
     pthread_mutex_init(&keeper->lock, NULL);
     pthread_cond_init(&keeper->changed, NULL);
-    return kvs_devhost_new(&(kvs_devhost_args_t){.store = keeper,
-                                                 .run = keep,
-                                                 .arrived = is_early ? arrived : NULL,
-                                                 .timeout_ms = is_early ? 0 : 300},
-                           &keeper->devices);
+    return kvs_devhost_new(
+        &(kvs_devhost_args_t){.store = keeper,
+                              .run = keep,
+                              .arrived = is_early ? arrived : NULL,
+                              .timeout_ms = strcmp(args->type, "whole") == 0 ? 300 : 0},
+        &keeper->devices);
 }
 
 static kvs_status_t keeper_close(void *store, int64_t timeout_ms)
@@ -77,6 +78,11 @@ static kvs_status_t keeper_run(void *store, kvs_op_t *op)
     return kvs_devhost_run(((keeper_t *)store)->devices, op);
 }
 
+static void keeper_cancel(void *store)
+{
+    kvs_devhost_cancel(((keeper_t *)store)->devices);
+}
+
 static const kvs_backend_ops_t ops = {
     .size = sizeof(ops),
     .mode = KVS_ASYNCHRONOUS,
@@ -84,6 +90,7 @@ static const kvs_backend_ops_t ops = {
     .open = keeper_open,
     .close = keeper_close,
     .pushpull = keeper_run,
+    .cancel = keeper_cancel,
 };
 
 static const int32_t device_types[] = {KVS_DEVICE_CPU, KVS_DEVICE_CUDA};
@@ -472,6 +479,39 @@ static void a_device_that_is_stuck_holds_up_no_other(void)
     KT_OK(kvs_store_close(store));
 }
 
+static void note_end(kvs_status_t status, const char *text, void *arg)
+{
+    (void)text;
+    KT_INT(status, KVS_ERR_CANCELLED);
+    arrived(arg);
+}
+
+static void a_cancel_ends_what_waits_for_a_device(void)
+{
+    kvs_store_t *store = open_store("patient");
+    struct timespec deadline = deadline_of_all();
+    int64_t n = 1001;
+    CUstream held = pretend_stream(0);
+    kvs_tensor_t value = array_of(0, &n, 2);
+
+    value.stream = (int64_t)(intptr_t)held;
+    driver.hold(held, 1);
+    kvs_event_t *event = begin(store, 1, &value, 1, &value, 1);
+
+    KT_OK(kvs_event_on_complete(event, note_end, keeper));
+    kvs_store_cancel(store);
+    pthread_mutex_lock(&keeper->lock);
+    while (keeper->n_arrivals == 0 && wait_locked(keeper, &deadline)) {
+    }
+    KT_INT(keeper->n_arrivals, 1); /* though the device is not done */
+    pthread_mutex_unlock(&keeper->lock);
+    kvs_event_free(event);
+    driver.hold(held, 0);
+    pretend_sync(0, held);
+    (void)kvs_store_close(store); /* says that it was cancelled */
+    pretend_free(&value, 0);
+}
+
 static void a_device_that_is_lost_on_the_way_fails_the_call_and_no_other(void)
 {
     kvs_store_t *store = open_store("early");
@@ -541,6 +581,7 @@ int main(int argc, char **argv)
         KT_TEST(small_arrays_of_a_list_and_none_at_all),
         KT_TEST(memory_that_a_late_copy_may_write_is_not_used_again),
         KT_TEST(a_device_that_is_stuck_holds_up_no_other),
+        KT_TEST(a_cancel_ends_what_waits_for_a_device),
         KT_TEST(without_pinned_memory_the_call_fails_and_others_work),
         KT_TEST(a_device_that_is_lost_on_the_way_fails_the_call_and_no_other), /* for good */
     };

@@ -318,6 +318,9 @@ void kvs_devhost_drain(kvs_devhost_t *host);
 kvs_status_t kvs_devhost_call(
     kvs_devhost_t *host, const char *what, const kvs_tensor_t *value, const kvs_tensor_t *out,
     kvs_status_t (*call)(void *arg, const kvs_tensor_t *value, const kvs_tensor_t *out), void *arg);
+/* Of the backend's cancel: operations that wait for devices end soon, with ERR_CANCELLED. Safe in a signal
+ * handler. NULL does nothing. */
+void kvs_devhost_cancel(kvs_devhost_t *host);
 /* What `run` calls in place of the host table's functions. */
 void kvs_devhost_consumed(kvs_op_t *op);
 void kvs_devhost_complete(kvs_op_t *op, kvs_status_t status);
