@@ -284,13 +284,14 @@ static void several_keys_are_on_their_way_at_once(void)
 {
     enum { N = 3 };
     kvs_store_t *store = open_store("early");
+    int64_t n = 70001;
     kvs_tensor_t values[N], outs[N];
     kvs_event_t *events[N];
 
     driver.downloads(0);
     for (int i = 0; i < N; i++) {
-        values[i] = array_of(i % 2, &n_big, (float)i + 1);
-        outs[i] = array_of((i + 1) % 2, &n_big, 0);
+        values[i] = array_of(i % 2, &n, (float)i + 1);
+        outs[i] = array_of((i + 1) % 2, &n, 0);
         events[i] = begin(store, i, &values[i], 1, &outs[i], 1);
     }
     (void)op_at(N - 1);
@@ -515,7 +516,8 @@ static void a_cancel_ends_what_waits_for_a_device(void)
 static void a_device_that_is_lost_on_the_way_fails_the_call_and_no_other(void)
 {
     kvs_store_t *store = open_store("early");
-    kvs_tensor_t value = array_of(0, &n_big, 5), out = array_of(1, &n_big, 0);
+    int64_t n = CHUNK / sizeof(float) + 77;
+    kvs_tensor_t value = array_of(0, &n, 5), out = array_of(1, &n, 0);
     size_t n_bytes = 0;
     char text[256] = "";
 
