@@ -305,6 +305,16 @@
       (kvstore/create))
     (is (eventually #(zero? (open))))))
 
+(deftest the-error-of-a-store-that-is-dropped-is-logged
+  (let [closing (fn [status]
+                  (let [said (java.io.StringWriter.)]
+                    (binding [*err* said]
+                      (with-redefs-fn {#'kvstore/close-state (fn [_] (lib/fail status "disk full"))}
+                        #(.run ^Runnable (#'kvstore/close-quietly nil))))
+                    (str said)))]
+    (is (= "kvstore warn clojure: a store was closed with an error: disk full\n" (closing "KVS_ERR_STATE")))
+    (is (= "" (closing "KVS_ERR_CANCELLED")))))
+
 (deftest threads-share-a-store-and-one-closes-it
   (let [kv (kvstore/create)
         one (ndarray/ones [64])

@@ -1,13 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plain arguments of calls - texts, integers, seconds, paths - as the C library takes them, or refused in words."""
+"""Plain arguments of calls - texts, integers, seconds, paths - as the C library takes them, or refused in words.
+
+And what may not be copied."""
 
 import operator
 import os
-from typing import Any
+from typing import Any, NoReturn
 
 from .errors import KVStoreTypeError, KVStoreValueError, Status
 
 _MAX_MS = 2**62
+
+
+class NotCopied:
+    """What holds a handle of the C library: a copy would free it twice, and another process doesn't have it."""
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise KVStoreTypeError(f"a {type(self).__name__} can't be copied or pickled; create one where it is used",
+                               Status.ERR_ARGUMENT)
 
 
 def text_of(value: Any, what: str) -> bytes:

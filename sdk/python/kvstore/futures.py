@@ -9,10 +9,11 @@ from ctypes import c_void_p, string_at
 from typing import Any, Dict, Generator, List, Optional
 
 from ._library import EventCallback, lib
+from ._plain import NotCopied
 from .errors import Status, error_of
 
 
-class Future(concurrent.futures.Future):
+class Future(NotCopied, concurrent.futures.Future):
     """An operation that goes on. ``result(timeout)`` waits for it and raises its error; ``done()``,
     ``exception()``, ``add_done_callback`` and ``concurrent.futures.wait`` work; ``await`` does too, in any
     event loop. It can't be cancelled. Callbacks run on the thread that completes the operation and may not

@@ -27,6 +27,7 @@ from typing import Any, Dict, List, Optional, Tuple, Type, Union
 from ._arrays import fill, key_of
 from ._library import Multiplier, OptimizerSpec, ParamName, Tensor, lib
 from ._params import params_of
+from ._plain import NotCopied, path_of
 from .errors import KVStoreStateError, KVStoreTypeError, KVStoreValueError, Status, check
 from .lr_scheduler import LRScheduler
 
@@ -309,7 +310,7 @@ def create(name: str, **params: Any) -> Optimizer:
     return klass(**params) if klass is not None else Optimizer(name, **params)
 
 
-class Updater:
+class Updater(NotCopied):
     """An optimizer in the worker, for stores that keep no weights: made by :func:`get_updater`. Any thread; one call
     at a time runs."""
 
@@ -343,14 +344,14 @@ class Updater:
 
     def save_states(self, fname: Union[str, "os.PathLike[str]"], dump_optimizer: bool = False) -> None:
         """As ``save_optimizer_states`` of a store: the two read each other's files."""
-        path = os.fspath(fname)
-        check(lib.kvs_optimizer_save_states(self._handle, os.fsencode(path), int(bool(dump_optimizer))), about="file",
+        path = path_of(fname, "save_states")
+        check(lib.kvs_optimizer_save_states(self._handle, path, int(bool(dump_optimizer))), about="file",
               path=os.fsdecode(path))
 
     def load_states(self, fname: Union[str, "os.PathLike[str]"]) -> None:
         """Replace all states by those of a file. On failure nothing has changed."""
-        path = os.fspath(fname)
-        check(lib.kvs_optimizer_load_states(self._handle, os.fsencode(path)), about="file", path=os.fsdecode(path))
+        path = path_of(fname, "load_states")
+        check(lib.kvs_optimizer_load_states(self._handle, path), about="file", path=os.fsdecode(path))
 
     def get_states(self, dump_optimizer: bool = False) -> bytes:
         """All states as bytes, in the format of the files."""

@@ -25,7 +25,7 @@ from ._arrays import DTYPES, Packed, dtype_name, key_of, keys_of, pack
 from ._aside import SLICE_MS, Aside, call_aside, is_main
 from ._library import Allgather, AllreduceOps, Call, Device, DType, Option, Stats, fast, lib
 from ._params import params_of
-from ._plain import int32_of, ms_of, path_of, text_of
+from ._plain import NotCopied, int32_of, ms_of, path_of, text_of
 from ._row_ids import pack_row_ids
 from ._updaters import is_updating, trampoline
 from .base import KVStoreBase, registered
@@ -72,7 +72,7 @@ def _option_text(name: str, value: Any) -> str:
                            Status.ERR_ARGUMENT)
 
 
-class KVStore(KVStoreBase):
+class KVStore(NotCopied, KVStoreBase):
     """A store of the C library; made by :func:`kvstore.create`.
 
     Arrays: anything with the buffer protocol or DLPack, used where it lies. For one key, an array, or a list

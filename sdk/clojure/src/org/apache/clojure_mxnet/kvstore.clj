@@ -112,11 +112,16 @@
                     (quot patience-ms 1000) " s; the store is left open")))
       (lib/check (lib/invoke-int close* (.handle state))))))
 
-(defn- close-quietly ^Runnable [state]
+(defn- close-quietly
+  "Closes a store that nobody has any more; an error is logged, as nobody is left who could be told."
+  ^Runnable [state]
   (fn []
     (try
       (close-state state)
-      (catch Throwable _ nil)))) ; nobody is left who could be told
+      (catch Throwable e
+        (when-not (= "KVS_ERR_CANCELLED" (:status (ex-data e)))
+          (binding [*out* *err*]
+            (println "kvstore warn clojure: a store was closed with an error:" (ex-message e))))))))
 
 (def ^:private ^Cleaner cleaner (Cleaner/create)) ; its own: closing may wait for other processes
 
