@@ -4,6 +4,7 @@
 #include "store.h"
 
 #include "engine.h"
+#include "forks.h"
 #include "futex.h"
 #include "identity.h"
 #include "log.h"
@@ -23,27 +24,11 @@
 
 /* ---- Forks and callbacks ----------------------------------------------------------------------- */
 
-static _Atomic uint32_t
-    fork_generation; /* raised in each forked child; relaxed: one thread there */
 static _Thread_local int callback_depth;
-
-static void count_fork(void)
-{
-    atomic_fetch_add_explicit(&fork_generation, 1, memory_order_relaxed);
-}
-
-static void watch_forks(void)
-{
-    if (pthread_atfork(NULL, NULL, count_fork) != 0) {
-        kvsi_log(KVS_LOG_WARN, "store",
-                 "no memory to watch for forks: a store used in a forked "
-                 "child may hang");
-    }
-}
 
 bool kvsi_store_is_foreign(const kvs_store_t *store)
 {
-    return store->fork_generation != atomic_load_explicit(&fork_generation, memory_order_relaxed);
+    return store->n_forks != kvsi_forks_count();
 }
 
 void kvsi_callback_begin(void)
@@ -270,7 +255,7 @@ static kvs_store_t *new_store(const char *name, const kvs_backend_t *backend, kv
     store->ops = backend->ops;
     store->config = config;
     store->timeout_ms = kvsi_config_time_ms(config, "timeout");
-    store->fork_generation = atomic_load_explicit(&fork_generation, memory_order_relaxed);
+    store->n_forks = kvsi_forks_count();
     store->keeps_weights = (backend->capabilities & KVS_KEEPS_WEIGHTS) != 0;
     store->keys.state_bytes = backend->ops->key_size;
     atomic_init(&store->refs, 1);
@@ -381,11 +366,10 @@ static kvs_status_t check_required(kvsi_arena_t *arena)
 kvs_status_t kvs_store_create(const char *name, const kvs_option_t *options, size_t n_options,
                               kvs_store_t **ret_store)
 {
-    static pthread_once_t forks_once = PTHREAD_ONCE_INIT;
     kvsi_arena_t arena = KVSI_ARENA_INIT;
     kvs_status_t status;
 
-    pthread_once(&forks_once, watch_forks);
+    kvsi_forks_watch();
     if (ret_store == NULL || (options == NULL && n_options > 0)) {
         return kvs_fail(KVS_ERR_ARGUMENT, "create: %s is NULL",
                         ret_store == NULL ? "ret_store" : "the list of options");

@@ -23,7 +23,7 @@ struct kvs_store {
     void *state; /* the backend's */
     kvs_config_t *config;
     int64_t timeout_ms; /* of a wait for other processes; 0: for ever */
-    uint32_t fork_generation;
+    uint32_t n_forks; /* kvsi_forks_count then */
     uint32_t mode; /* KVS_BLOCKING or KVS_ASYNCHRONOUS */
     bool keeps_weights;
 

@@ -2,18 +2,22 @@
 /* worker_optimizer.c - optimizers without a store: checks arguments, then hands on to the service that
  * a plugin offers, one call at a time. The core does no arithmetic. */
 #include "dlpack.h"
+#include "forks.h"
 #include "keys.h"
 #include "optimizer_spec.h"
 #include "registry.h"
 #include "tensor.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <time.h>
 
 struct kvs_worker_optimizer {
     const kvs_optimizer_service_t *service; /* fixed after create */
     void *state;                            /* the service's */
     pthread_mutex_t lock;                   /* held while the service works */
+    _Atomic uint32_t n_forks; /* kvsi_forks_count when it was last known to be whole */
 };
 
 static kvs_status_t fail_null(const char *call, const char *argument)
@@ -49,6 +53,8 @@ kvs_status_t kvs_optimizer_create(const kvs_optimizer_spec_t *spec,
         return status;
     }
     pthread_mutex_init(&optimizer->lock, NULL);
+    kvsi_forks_watch();
+    atomic_init(&optimizer->n_forks, kvsi_forks_count());
     *ret_optimizer = optimizer;
     return KVS_OK;
 }
@@ -60,6 +66,30 @@ void kvs_optimizer_free(kvs_worker_optimizer_t *optimizer)
         pthread_mutex_destroy(&optimizer->lock);
         free(optimizer);
     }
+}
+
+#define FORKED_PATIENCE_S 1
+
+/* Lock it. A forked child has a copy of its own, unless a thread of the parent was changing it then:
+ * that thread, and so the end of its change, is not in the child. */
+static kvs_status_t take(kvs_worker_optimizer_t *optimizer, const char *call)
+{
+    struct timespec until;
+
+    if (atomic_load(&optimizer->n_forks) == kvsi_forks_count()) {
+        pthread_mutex_lock(&optimizer->lock);
+        return KVS_OK;
+    }
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += FORKED_PATIENCE_S; /* for other threads of this process */
+    if (pthread_mutex_timedlock(&optimizer->lock, &until) != 0) {
+        return kvs_fail(KVS_ERR_STATE,
+                        "%s: this process was forked while another thread used the optimizer; "
+                        "create one here",
+                        call);
+    }
+    atomic_store(&optimizer->n_forks, kvsi_forks_count());
+    return KVS_OK;
 }
 
 /* ---- Updating --------------------------------------------------------------------------------- */
@@ -130,11 +160,12 @@ static kvs_status_t check_together(const kvs_tensor_t *grad, const kvs_tensor_t 
 static kvs_status_t update(kvs_worker_optimizer_t *optimizer, const kvs_key_t *key,
                            const kvs_tensor_t *grad, const kvs_tensor_t *weight)
 {
-    kvs_status_t status;
+    kvs_status_t status = take(optimizer, "optimizer_update");
 
-    pthread_mutex_lock(&optimizer->lock);
-    status = optimizer->service->update(optimizer->state, key, grad, weight);
-    pthread_mutex_unlock(&optimizer->lock);
+    if (status == KVS_OK) {
+        status = optimizer->service->update(optimizer->state, key, grad, weight);
+        pthread_mutex_unlock(&optimizer->lock);
+    }
     return status;
 }
 
@@ -165,9 +196,11 @@ kvs_status_t kvs_optimizer_set_attr(kvs_worker_optimizer_t *optimizer, const kvs
     if (optimizer == NULL || attr == NULL) {
         return fail_null("optimizer_set_attr", attr == NULL ? "the attribute" : "the optimizer");
     }
-    pthread_mutex_lock(&optimizer->lock);
-    status = optimizer->service->set_attr(optimizer->state, attr);
-    pthread_mutex_unlock(&optimizer->lock);
+    status = take(optimizer, "optimizer_set_attr");
+    if (status == KVS_OK) {
+        status = optimizer->service->set_attr(optimizer->state, attr);
+        pthread_mutex_unlock(&optimizer->lock);
+    }
     return status;
 }
 
@@ -181,9 +214,11 @@ kvs_status_t kvs_optimizer_save_states(kvs_worker_optimizer_t *optimizer, const 
     if (optimizer == NULL || path == NULL) {
         return fail_null("optimizer_save_states", path == NULL ? "the path" : "the optimizer");
     }
-    pthread_mutex_lock(&optimizer->lock);
-    status = optimizer->service->save_states(optimizer->state, path, dump_optimizer);
-    pthread_mutex_unlock(&optimizer->lock);
+    status = take(optimizer, "optimizer_save_states");
+    if (status == KVS_OK) {
+        status = optimizer->service->save_states(optimizer->state, path, dump_optimizer);
+        pthread_mutex_unlock(&optimizer->lock);
+    }
     return status;
 }
 
@@ -194,8 +229,10 @@ kvs_status_t kvs_optimizer_load_states(kvs_worker_optimizer_t *optimizer, const 
     if (optimizer == NULL || path == NULL) {
         return fail_null("optimizer_load_states", path == NULL ? "the path" : "the optimizer");
     }
-    pthread_mutex_lock(&optimizer->lock);
-    status = optimizer->service->load_states(optimizer->state, path);
-    pthread_mutex_unlock(&optimizer->lock);
+    status = take(optimizer, "optimizer_load_states");
+    if (status == KVS_OK) {
+        status = optimizer->service->load_states(optimizer->state, path);
+        pthread_mutex_unlock(&optimizer->lock);
+    }
     return status;
 }

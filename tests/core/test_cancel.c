@@ -4,6 +4,7 @@
 #include "calls.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 /* A store with the big keys 1 and 2. */
@@ -368,6 +369,7 @@ static void an_operation_that_ended_before_keeps_its_status(void)
 /* ---- In a signal handler --------------------------------------------------------------------- */
 
 static kvs_store_t *store_of_handler;
+static atomic_int n_rounds; /* that the thread which is to be interrupted has begun */
 
 static void cancel_in_handler(int number)
 {
@@ -413,6 +415,67 @@ static void a_signal_handler_may_cancel_while_another_thread_waits(void)
     check_left(store);
 }
 
+/* A thread that works until it hears of the cancel. */
+static void work_until_cancelled(void *arg)
+{
+    waiter_t *waiter = arg;
+    kvs_store_t *store = waiter->store;
+    kvs_status_t status = KVS_OK;
+
+    for (int i = 0; status == KVS_OK; i++) {
+        kvs_event_t *event = NULL;
+
+        atomic_store(&n_rounds, i);
+        status = push_one(store, 7, 1);
+        if (status == KVS_OK) {
+            status = call_key(store, KVS_VERB_PULL, kvs_key_int(1), big_array(), BIG, &event);
+        }
+        if (status == KVS_OK && i % 3 == 0) {
+            status = kvs_event_wait(event, -1);
+        }
+        kvs_event_free(event);
+        if (status == KVS_OK && i % 5 == 0) {
+            status = kvs_store_wait_all(store, -1);
+        }
+    }
+    waiter->status = status;
+}
+
+static bool has_worked(void *arg)
+{
+    return atomic_load(&n_rounds) >= *(const int *)arg;
+}
+
+static void check_cancel_amid_work(const char *type)
+{
+    set_handler(cancel_in_handler);
+    for (int rounds = 0; rounds < 12; rounds++) {
+        kvs_store_t *store = begin(type);
+        waiter_t waiter = {.store = store};
+        kvs_status_t status;
+
+        fake_complete_inside(true);
+        init_one(store, 7, 0);
+        store_of_handler = store;
+        atomic_store(&n_rounds, 0);
+        kt_thread_start(&waiter.thread, work_until_cancelled, &waiter);
+        kt_until(has_worked, &rounds, "some rounds of work");
+        KT_INT(pthread_kill(waiter.thread.id, SIGUSR1), 0);
+        kt_thread_join(&waiter.thread);
+        KT_INT(waiter.status, KVS_ERR_CANCELLED);
+        status = kvs_store_close(store); /* what the pool was running may still be */
+        KT_TRUE(status == KVS_OK || status == KVS_ERR_CANCELLED);
+        fake_wait_count("close", 1);
+    }
+    set_handler(SIG_DFL);
+}
+
+static void a_signal_handler_may_cancel_whatever_its_thread_is_doing(void)
+{
+    check_cancel_amid_work(FAKE);
+    check_cancel_amid_work(FAKE_ASYNC);
+}
+
 static void do_nothing(int number)
 {
     (void)number;
@@ -451,6 +514,7 @@ static const kt_test_t tests[] = {
     KT_TEST(an_operation_that_ended_before_keeps_its_status),
     KT_TEST(a_signal_handler_may_cancel_while_its_own_thread_waits),
     KT_TEST(a_signal_handler_may_cancel_while_another_thread_waits),
+    KT_TEST(a_signal_handler_may_cancel_whatever_its_thread_is_doing),
     KT_TEST(a_signal_alone_wakes_nobody),
 };
 KT_MAIN("cancel", tests)

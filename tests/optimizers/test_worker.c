@@ -3,9 +3,12 @@
  * store, whatever the optimizer, the dtype and the number of arrays that are summed; also in an updater;
  * and files that store and worker read of each other. */
 #include <kt.h>
+#include <threads.h>
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 static const char *const names[] = {
     "sgd",      "nag",     "signum", "signsgd", "adam",   "adamw",   "adabelief",
@@ -350,10 +353,63 @@ static void arrays_of_no_and_of_one_element_are_updated(void)
     kvs_optimizer_free(optimizer);
 }
 
+typedef struct busy {
+    kt_thread_t thread;
+    kvs_worker_optimizer_t *optimizer;
+    atomic_bool stops;
+} busy_t;
+
+static void keep_updating(void *arg)
+{
+    busy_t *busy = arg;
+    static float grad[N], weight[N];
+    kvs_tensor_t from = KT_F32(grad, N), to = KT_F32(weight, N);
+
+    while (!atomic_load(&busy->stops)) {
+        (void)kvs_optimizer_update(busy->optimizer, kvs_key_int(1), &from, &to);
+    }
+}
+
+/* In the child: an update, or words of why not. */
+static int update_in_child(kvs_worker_optimizer_t *optimizer)
+{
+    float grad = 2, weight = 8;
+    kvs_tensor_t from = KT_F32(&grad, 1), to = KT_F32(&weight, 1);
+    kvs_status_t status = kvs_optimizer_update(optimizer, kvs_key_int(2), &from, &to);
+
+    return status == KVS_OK ? weight != 7
+                            : status != KVS_ERR_STATE || strstr(kvs_last_error(), "forked") == NULL;
+}
+
+static void a_forked_child_has_a_copy_or_is_told_that_it_was_in_use(void)
+{
+    kvs_optimizer_spec_t spec = KVS_OPTIMIZER_INIT;
+    kvs_param_t rate = {.name = "learning_rate", .type = KVS_PARAM_FLOAT, .value.real = 0.5};
+    busy_t busy = {.optimizer = NULL};
+
+    spec.name = "sgd";
+    spec.params = &rate;
+    spec.n_params = 1;
+    KT_OK(kvs_optimizer_create(&spec, &busy.optimizer));
+    kt_thread_start(&busy.thread, keep_updating, &busy);
+    for (int i = 0; i < 4; i++) {
+        pid_t child = fork();
+
+        if (child == 0) {
+            _exit(update_in_child(busy.optimizer));
+        }
+        KT_INT(kt_wait_child(child), 0);
+    }
+    atomic_store(&busy.stops, true);
+    kt_thread_join(&busy.thread);
+    kvs_optimizer_free(busy.optimizer);
+}
+
 static const kt_test_t tests[] = {
     KT_TEST(every_optimizer_gives_the_bits_of_the_store),
     KT_TEST(an_updater_may_use_one),
     KT_TEST(stores_and_workers_go_on_from_each_others_files),
     KT_TEST(arrays_of_no_and_of_one_element_are_updated),
+    KT_TEST(a_forked_child_has_a_copy_or_is_told_that_it_was_in_use),
 };
 KT_MAIN("optimizers.worker", tests)

@@ -448,7 +448,8 @@ KVS_API kvs_status_t kvs_store_load_optimizer_states(kvs_store_t *store, const c
 /* ---- Optimizers in the worker ------------------------------------------------------------------------------- */
 
 /* The optimizers of a store, for weights of the program's own: with backends that keep none, or in an updater. For the
- * same gradients they give the same bits as in a store. Any thread; one call at a time runs, others wait. */
+ * same gradients they give the same bits as in a store. Any thread; one call at a time runs, others wait. A forked child
+ * has a copy of its own; ERR_STATE if another thread was using it then. */
 typedef struct kvs_worker_optimizer kvs_worker_optimizer_t;
 
 /* Errors as kvs_store_set_optimizer; ERR_UNAVAILABLE, ERR_NOT_FOUND: the plugin `optimizers` can't be had. */
