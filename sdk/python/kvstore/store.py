@@ -103,7 +103,8 @@ class KVStore(NotCopied, KVStoreBase):
             self._rank = number.value
         if lib.kvs_store_num_workers(handle, byref(number)) == 0:
             self._waits = number.value > 1
-        self._fast: Any = None if self._waits else fast
+        self._usable_fast: Any = None if self._waits else fast  # nothing can interrupt its calls
+        self._fast = self._usable_fast  # while no updater in Python is called by them
         _stores.add(self)
 
     # ---- How calls are made ----
@@ -221,21 +222,6 @@ class KVStore(NotCopied, KVStoreBase):
                 self._orphans.remove(orphan)
                 lib.kvs_event_free(orphan[0])
 
-    def _is_plain(self, async_: bool) -> bool:
-        """Whether the extension may make the call: nothing can interrupt it and nothing is called by it."""
-        return self._fast is not None and not async_ and self._updater is None
-
-    def _did_fast(self, function: Callable[..., int], *arguments: Any) -> bool:
-        """Whether the call was simple enough for the extension. Raises its error."""
-        self._inside.append(1)
-        try:
-            status = function(self._handle, *arguments)
-            if status < 0:
-                fail(status, self._rank, "key")
-            return status == 0
-        finally:
-            self._inside.pop()
-
     # ---- Operations on data ----
 
     def init(self, key: Any, value: Any, *, async_: bool = False) -> Optional[Future]:
@@ -271,8 +257,16 @@ class KVStore(NotCopied, KVStoreBase):
         array([[2., 2.],
                [2., 2.]], dtype=float32)
         """
-        if self._is_plain(async_) and self._did_fast(self._fast.push, key, value, priority):
-            return None
+        if self._fast is not None and not async_:
+            self._inside.append(1)  # as in _operate; here, as a function would cost a tenth of the call
+            try:
+                status = self._fast.push(self._handle, key, value, priority)
+            finally:
+                self._inside.pop()
+            if status == 0:
+                return None
+            if status < 0:
+                fail(status, self._rank, "key")
         keys = keys_of(key)
         return self._operate(lib.kvs_store_push, [pack(value, keys[2], "values")],
                              _call_of(priority) if priority != 0 else None, async_, keys)
@@ -286,9 +280,16 @@ class KVStore(NotCopied, KVStoreBase):
         row_sparse_pull), unless `ignore_sparse` is false: it gets all rows that a row-sparse key has.
         KeyError: not initialised; ValueError: shapes, and `out` is None.
         """
-        if (self._is_plain(async_) and ignore_sparse and out is not None
-                and self._did_fast(self._fast.pull, key, out, priority)):
-            return None
+        if self._fast is not None and not async_ and ignore_sparse:
+            self._inside.append(1)
+            try:
+                status = self._fast.pull(self._handle, key, out, priority)
+            finally:
+                self._inside.pop()
+            if status == 0:
+                return None
+            if status < 0:
+                fail(status, self._rank, "key")
         if out is None:
             raise KVStoreValueError("pull: out is None; give the arrays to write", Status.ERR_ARGUMENT, self._rank)
         keys = keys_of(key)
@@ -310,9 +311,16 @@ class KVStore(NotCopied, KVStoreBase):
         >>> a, b
         (array([3., 3.], dtype=float32), array([3., 3.], dtype=float32))
         """
-        if (self._is_plain(async_) and reduce == "sum"
-                and self._did_fast(self._fast.pushpull, key, value, out, priority)):
-            return None
+        if self._fast is not None and not async_ and reduce == "sum":
+            self._inside.append(1)
+            try:
+                status = self._fast.pushpull(self._handle, key, value, out, priority)
+            finally:
+                self._inside.pop()
+            if status == 0:
+                return None
+            if status < 0:
+                fail(status, self._rank, "key")
         keys = keys_of(key)
         values = pack(value, keys[2], "values", writes=out is None)
         outs = None if out is None else pack(out, keys[2], "outs", True)
@@ -433,14 +441,19 @@ class KVStore(NotCopied, KVStoreBase):
             raise KVStoreTypeError(f"set_updater takes a function, not {type(updater).__name__}",
                                    Status.ERR_ARGUMENT, self._rank)
         called = None if updater is None else trampoline(updater)
-        self._ask(lib.kvs_store_set_updater, None if called is None else ctypes.cast(called, c_void_p), None)
-        self._forget_updater()
-        self._updater = called
+        self._fast = None  # from before the library may call it
+        try:
+            self._ask(lib.kvs_store_set_updater, None if called is None else ctypes.cast(called, c_void_p), None)
+            self._forget_updater()
+            self._updater = called
+        finally:
+            self._fast = self._usable_fast if self._updater is None else None
 
     def _forget_updater(self) -> None:
         if self._updater is not None:
             self._old_updaters.append(self._updater)  # an interrupted push may still run it
             self._updater = None
+        self._fast = self._usable_fast
 
     def set_optimizer_attr(self, name: str, value: Any) -> None:
         """Change learning_rate, wd, rescale_grad, … of the optimizer in the store, for the pushes issued after it.
