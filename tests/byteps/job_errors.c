@@ -152,6 +152,48 @@ static void cpu_arrays_are_refused_without_the_switch(void)
     job_close(&job);
 }
 
+/* What a cancelled worker has pending ends, it closes in good order, and the other hears that. */
+static void a_cancelled_worker_leaves_and_the_other_is_told(void)
+{
+    enum { N = 6 };
+    job_t room = job_open_as("byteps", NULL, 0), job = job_open_as("byteps", NULL, 0);
+    kvs_event_t *events[2 * N];
+    vec_t values[2 * N], outs[2 * N], value = VEC(1), out;
+    kvs_status_t status = KVS_OK;
+
+    for (int i = 0; i < N; i++) {
+        KT_OK(job_pushpull(&job, kvs_key_int(i), value, &value));
+    }
+    if (job.rank == 0) {
+        for (int i = 0; i < 2 * N; i++) { /* the second of a key waits for the first */
+            values[i] = outs[i] = value;
+            events[i] = job_begin_pushpull(&job, kvs_key_int(i / 2), &values[i], &outs[i]);
+        }
+        kvs_store_cancel(job.store);
+        status = kvs_store_close(job.store);
+        KT_TRUE(status == KVS_OK || strstr(kvs_last_error(), "abandoned") == NULL);
+        for (int i = 0; i < 2 * N; i++) {
+            int done = 0;
+
+            KT_OK(kvs_event_test(events[i], &done));
+            KT_INT(done, 1);
+            KT_INT(job_finish(events[i]), KVS_ERR_CANCELLED);
+        }
+    }
+    job_meet(&room);
+    if (job.rank == 1) {
+        for (int i = 0; i < 3 && status == KVS_OK; i++) { /* what it sent before may count */
+            out = value;
+            status = job_pushpull(&job, kvs_key_int(0), value, &out);
+        }
+        KT_INT(status, KVS_ERR_PEER);
+        KT_HAS(kvs_last_error(), "worker 0 (");
+        KT_TRUE(strstr(kvs_last_error(), "died") == NULL);
+        job_close(&job);
+    }
+    job_close(&room);
+}
+
 static const kt_test_t tests[] = {
     KT_TEST(a_shape_that_differs_is_told_to_both),
     KT_TEST(a_dtype_that_differs_is_told_to_both),
@@ -161,6 +203,7 @@ static const kt_test_t tests[] = {
     KT_TEST(a_key_that_worker_0_cannot_place_fails_at_once),
     KT_TEST(a_worker_that_closes_is_named),
     KT_TEST(cpu_arrays_are_refused_without_the_switch),
+    KT_TEST(a_cancelled_worker_leaves_and_the_other_is_told),
 };
 
 KT_MAIN("job_errors", tests)

@@ -140,6 +140,51 @@ static void cancel_wakes_who_waits_for_other_workers(void)
     }
 }
 
+/* What a cancelled worker has pending ends, it closes in good order, and the other hears that it has
+ * left, not that it fell silent. */
+static void a_cancelled_worker_leaves_and_the_other_is_told(void)
+{
+    enum { N = 6 };
+    job_t room = job_open(NULL, 0), job = job_open(NULL, 0);
+    kvs_event_t *events[2 * N];
+    vec_t value = VEC(1), outs[N];
+    kvs_status_t status = KVS_OK;
+
+    for (int i = 0; i < N; i++) {
+        KT_OK(job_init(&job, kvs_key_int(i), value));
+    }
+    if (job.rank == 0) {
+        for (int i = 0; i < N; i++) { /* the second of a key waits for the first */
+            outs[i] = value;
+            events[2 * i] = job_begin_push(&job, kvs_key_int(i), &value);
+            events[2 * i + 1] = job_begin_pushpull(&job, kvs_key_int(i), &value, &outs[i]);
+        }
+        kvs_store_cancel(job.store);
+        status = kvs_store_close(job.store);
+        KT_TRUE(status == KVS_OK || strstr(kvs_last_error(), "abandoned") == NULL);
+        for (int i = 0; i < 2 * N; i++) {
+            int done = 0;
+
+            KT_OK(kvs_event_test(events[i], &done));
+            KT_INT(done, 1);
+            status = job_finish(events[i]);
+            KT_TRUE(status == KVS_ERR_CANCELLED || (status == KVS_OK && i % 2 == 0));
+        }
+    }
+    job_meet(&room);
+    if (job.rank == 1) {
+        outs[0] = value;
+        for (int i = 0; i < 3 && status == KVS_OK; i++) { /* what it pushed before may count */
+            status = job_pushpull(&job, kvs_key_int(0), value, &outs[0]);
+        }
+        KT_INT(status, KVS_ERR_PEER);
+        KT_HAS(kvs_last_error(), "worker 0 (");
+        KT_TRUE(strstr(kvs_last_error(), "died") == NULL);
+        (void)kvs_store_close(job.store); /* may tell of the other keys */
+    }
+    job_close(&room);
+}
+
 /* ---- Stop --------------------------------------------------------------------------------------------- */
 
 /* Keys on both servers, each in the middle of its round. */
@@ -180,6 +225,7 @@ static const kt_test_t tests[] = {
     KT_TEST(a_worker_that_leaves_ends_a_join),
     KT_TEST(deleted_keys_come_back_in_any_order),
     KT_TEST(cancel_wakes_who_waits_for_other_workers),
+    KT_TEST(a_cancelled_worker_leaves_and_the_other_is_told),
     KT_TEST(a_stop_in_the_middle_of_a_round_hangs_nobody),
 };
 
