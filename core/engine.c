@@ -288,18 +288,26 @@ static void add_debt_locked(kvsi_op_t *op)
     kvsi_op_ref(op);
 }
 
-/* The holder of the event is gone. An error that it was not told is owed to others; gives whether it is
- * for the log, as nobody will ask any more. What was cancelled needs no words. */
-static bool owe_locked(kvsi_op_t *op)
+/* The holder of the event is gone. An error that it was not told is owed to others; where nobody will
+ * ask any more it is for the log: gives the level, or 0. What was cancelled needs no words, and as what
+ * breaks a job fails many operations, the first of a store stands for all. */
+static int owe_locked(kvsi_op_t *op)
 {
+    kvs_store_t *store = op->store;
+    bool is_first = !store->has_logged;
+
     if (op->event.status == KVS_OK || op->event.told) {
-        return false;
+        return 0;
     }
-    if (op->store->closed) {
-        return op->event.status != KVS_ERR_CANCELLED;
+    if (!store->closed) {
+        add_debt_locked(op);
+        return 0;
     }
-    add_debt_locked(op);
-    return false;
+    if (op->event.status == KVS_ERR_CANCELLED) {
+        return 0;
+    }
+    store->has_logged = true;
+    return is_first ? KVS_LOG_WARN : KVS_LOG_DEBUG;
 }
 
 static const char *text_of(const kvsi_op_t *op)
@@ -307,7 +315,7 @@ static const char *text_of(const kvsi_op_t *op)
     return op->event.text == NULL ? kvs_status_text(op->event.status) : op->event.text;
 }
 
-static void log_error(const kvsi_op_t *op, size_t n_others)
+static void log_error(int level, const kvsi_op_t *op, size_t n_others)
 {
     kvs_key_t key = kvsi_key_of(op->pub.groups[0].key);
     char others[64] = "";
@@ -315,7 +323,7 @@ static void log_error(const kvsi_op_t *op, size_t n_others)
     if (n_others > 0) {
         snprintf(others, sizeof(others), " and %zu operations after it", n_others);
     }
-    kvsi_log(KVS_LOG_WARN, "store", "%s of key %s%s failed, which nobody was told: %s",
+    kvsi_log(level, "store", "%s of key %s%s failed, which nobody was told: %s",
              kvsi_verb_name((kvs_verb_t)op->pub.verb), KVSI_KEY_TEXT(&key), others, text_of(op));
 }
 
@@ -329,7 +337,7 @@ static void end_op_locked(kvsi_op_t *op)
     if (op->event.status == KVS_OK) {
         count_locked(op);
     } else if (op->event.freed) {
-        op->goes_to_log = owe_locked(op);
+        op->log_level = owe_locked(op);
     }
     atomic_store_explicit(&op->event.done, true, memory_order_release);
     kvsi_store_wake(store);
@@ -378,8 +386,8 @@ static void end_pending(kvsi_op_t *op)
 static void after_end(kvsi_op_t *op)
 {
     kvsi_op_release_arrays(op);
-    if (op->goes_to_log) {
-        log_error(op, 0);
+    if (op->log_level != 0) {
+        log_error(op->log_level, op, 0);
     }
     if (op->calls_back) {
         kvsi_callback_begin();
@@ -759,32 +767,36 @@ kvs_status_t kvsi_engine_tell_debt(kvs_store_t *store, const char *what)
     return debt == NULL ? KVS_OK : tell(debt, what);
 }
 
-/* One line, as what breaks a job fails many operations. */
-static void log_debts(const kvsi_op_t *debts)
+/* The first that is for the log, and how many are behind it. */
+static const kvsi_op_t *find_logged(const kvsi_op_t *debts, size_t *ret_n_others)
 {
     const kvsi_op_t *first = NULL;
-    size_t n = 0;
 
+    *ret_n_others = 0;
     for (const kvsi_op_t *debt = debts; debt != NULL; debt = debt->next) {
         if (debt->event.status != KVS_ERR_CANCELLED) {
+            *ret_n_others += first != NULL;
             first = first == NULL ? debt : first;
-            n++;
         }
     }
-    if (n > 0) {
-        log_error(first, n - 1);
-    }
+    return first;
 }
 
 void kvsi_engine_forgive(kvs_store_t *store)
 {
     kvsi_op_t *debts;
+    const kvsi_op_t *first;
+    size_t n_others;
 
     pthread_mutex_lock(&store->lock);
     debts = store->debts;
     store->debts = NULL;
+    first = find_logged(debts, &n_others);
+    store->has_logged |= first != NULL;
     pthread_mutex_unlock(&store->lock);
-    log_debts(debts);
+    if (first != NULL) {
+        log_error(KVS_LOG_WARN, first, n_others);
+    }
     while (debts != NULL) {
         kvsi_op_t *next = debts->next;
 
@@ -796,15 +808,15 @@ void kvsi_engine_forgive(kvs_store_t *store)
 void kvsi_engine_owe(kvs_event_t *event, bool untold)
 {
     kvsi_op_t *op = kvsi_op_of(event);
-    bool goes_to_log;
+    int level;
 
     pthread_mutex_lock(&op->store->lock);
     event->freed = true;
     event->told &= !untold;
-    goes_to_log = event->done && owe_locked(op); /* not done: its end sees to that */
+    level = event->done ? owe_locked(op) : 0; /* not done: its end sees to that */
     pthread_mutex_unlock(&op->store->lock);
-    if (goes_to_log) {
-        log_error(op, 0);
+    if (level != 0) {
+        log_error(level, op, 0);
     }
     kvsi_op_unref(op);
 }

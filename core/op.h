@@ -55,7 +55,7 @@ struct kvsi_op {
     bool late;           /* those before it may have failed after it was resolved */
     bool consumed;       /* asynchronous: guarded by the store's lock */
     bool calls_back;     /* at its end the event had a callback; set under lock, then fixed */
-    bool goes_to_log;    /* at its end nobody would ask for its error; set under lock, then fixed */
+    int log_level;       /* of its error at its end, or 0; set under lock, then fixed */
     int64_t deadline_ns; /* of the wait for its arrays; set once */
     size_t first_error;  /* list index of the group whose error `event` carries; guarded by lock */
     kvs_tensor_t *tensors; /* values, outs and row ids, normalised */

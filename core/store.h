@@ -23,8 +23,8 @@ struct kvs_store {
     void *state; /* the backend's */
     kvs_config_t *config;
     int64_t timeout_ms; /* of a wait for other processes; 0: for ever */
-    uint32_t n_forks; /* kvsi_forks_count then */
-    uint32_t mode; /* KVS_BLOCKING or KVS_ASYNCHRONOUS */
+    uint32_t n_forks;   /* kvsi_forks_count then */
+    uint32_t mode;      /* KVS_BLOCKING or KVS_ASYNCHRONOUS */
     bool keeps_weights;
 
     atomic_size_t refs; /* the user's handle, and one for each operation that outlives its call */
@@ -47,7 +47,8 @@ struct kvs_store {
     struct kvsi_op *oldest, *newest; /* of those, in order of issue */
     struct kvsi_op *debts; /* ended with an error that nobody has been told, oldest first */
     kvs_stats_t stats;
-    bool closed; /* no handle any more: nobody will ask for debts */
+    bool closed;     /* no handle any more: nobody will ask for debts */
+    bool has_logged; /* an error that nobody was told */
 };
 
 /* Raise the epoch and wake who waits. With or without the lock; safe in a signal handler. */

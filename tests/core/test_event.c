@@ -550,6 +550,23 @@ static void an_event_freed_after_its_store_leaves_its_error_in_the_log(void)
            "kvstore warn store: push of key 2 failed, which nobody was told: disk slow\n");
 }
 
+static void of_several_events_freed_after_their_store_the_first_is_logged(void)
+{
+    kvs_store_t *store = begin();
+    kvs_event_t *events[2];
+
+    for (int i = 0; i < 2; i++) {
+        fake_fail("push 1", KVS_ERR_IO, i == 0 ? "disk full" : "disk slow");
+        events[i] = start_big(store, KVS_VERB_PUSH, 1);
+    }
+    KT_OK(kvs_store_close(store));
+    kt_stderr_begin();
+    kvs_event_free(events[0]);
+    kvs_event_free(events[1]);
+    KT_STR(kt_stderr_end(),
+           "kvstore warn store: push of key 1 failed, which nobody was told: disk full\n");
+}
+
 static void a_callback_that_told_nobody_leaves_the_error_owed(void)
 {
     kvs_store_t *store = begin();
@@ -602,6 +619,7 @@ static const kt_test_t tests[] = {
     KT_TEST(errors_that_nobody_will_ask_for_are_logged_once),
     KT_TEST(many_errors_that_nobody_will_ask_for_are_one_line),
     KT_TEST(an_event_freed_after_its_store_leaves_its_error_in_the_log),
+    KT_TEST(of_several_events_freed_after_their_store_the_first_is_logged),
     KT_TEST(a_callback_that_told_nobody_leaves_the_error_owed),
 };
 KT_MAIN("event", tests)

@@ -9,6 +9,7 @@ from support import PRELUDE, Case, main
 
 # Rank 0 of two workers ends as the test says; rank 1 goes on exchanging with it.
 JOB = PRELUDE + """
+kvstore.store._EXIT_SECONDS = 1
 kv = kvstore.create("dist_sync")
 kv.init("w", np.zeros(4, "f4"))
 ones, out = np.ones(4, "f4"), np.empty(4, "f4")
