@@ -338,7 +338,7 @@ def dtype_name(dtype: Any) -> str:
     """What DTYPES calls it: of a name, a NumPy dtype or scalar type, ..."""
     if np is not None:
         try:
-            return np.dtype(dtype).name
+            return str(np.dtype(dtype).name)
         except TypeError:  # bfloat16, without ml_dtypes
             pass
     return str(dtype)

@@ -2,7 +2,7 @@
 """Calls of the C library on a thread of their own, so that the main thread hears Ctrl-C while it waits."""
 
 import threading
-from typing import Callable, List, Optional, Tuple
+from typing import Any, Callable, List, Optional, Tuple
 
 from .errors import error_of, last_text
 
@@ -16,7 +16,7 @@ def is_main() -> bool:
 class Aside:
     """A call of the C library on a thread of its own, so that this one hears signals meanwhile."""
 
-    def __init__(self, function: Callable[..., int], arguments: Tuple) -> None:
+    def __init__(self, function: Callable[..., int], arguments: Tuple[Any, ...]) -> None:
         self.answer: Tuple[int, str] = (0, "")
         self.done = threading.Event()
         self._call = function, arguments
@@ -40,8 +40,8 @@ class Aside:
         return self.answer
 
 
-def call_aside(function: Callable[..., int], arguments: Tuple, rank: Optional[int], about: str, path: Optional[str],
-               asides: List[Aside]) -> None:
+def call_aside(function: Callable[..., int], arguments: Tuple[Any, ...], rank: Optional[int], about: str,
+               path: Optional[str], asides: List[Aside]) -> None:
     """Call the C library aside and raise its error. If the wait is interrupted, the call stays among `asides`."""
     aside = Aside(function, arguments)
     asides[:] = [one for one in asides if not one.is_over()]

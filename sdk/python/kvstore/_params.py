@@ -46,7 +46,7 @@ def fill_param(param: Param, name: str, value: Any, about: str) -> None:
                                Status.ERR_ARGUMENT)
 
 
-def params_of(params: Mapping[str, Any], about: str) -> ctypes.Array:
+def params_of(params: Mapping[str, Any], about: str) -> "ctypes.Array[Param]":
     """Named values as an array of structs. `about` begins the text of an error."""
     made = (Param * len(params))()
     for param, (name, value) in zip(made, params.items()):

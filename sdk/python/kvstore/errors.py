@@ -13,7 +13,7 @@ that a Python program would expect.
 
 import enum
 import os
-from typing import Dict, List, NoReturn, Optional, Tuple, Type
+from typing import Any, Dict, List, NoReturn, Optional, Tuple, Type
 
 from ._library import lib
 
@@ -65,7 +65,7 @@ class KVStoreError(Exception):
     def __str__(self) -> str:  # KeyError would quote it
         return self._text
 
-    def __reduce__(self) -> Tuple:
+    def __reduce__(self) -> Tuple[Any, ...]:
         return (_rebuild, (type(self), self._text, self.code, self.rank))
 
 

@@ -13,7 +13,7 @@ from ._plain import NotCopied
 from .errors import Status, error_of
 
 
-class Future(NotCopied, concurrent.futures.Future):
+class Future(NotCopied, concurrent.futures.Future[Any]):
     """An operation that goes on. ``result(timeout)`` waits for it and raises its error; ``done()``,
     ``exception()``, ``add_done_callback`` and ``concurrent.futures.wait`` work; ``await`` does too, in any
     event loop. It can't be cancelled. Callbacks run on the thread that completes the operation and may not
@@ -71,7 +71,7 @@ class Flight:
         self.future.set_running_or_notify_cancel()
         self.store = store
         self.packs = packs  # None where the call has no such arrays
-        self.event = c_void_p()
+        self.event: Optional[c_void_p] = None
 
 
 _flights: Dict[int, Flight] = {}

@@ -31,7 +31,6 @@ from ._updaters import is_updating, trampoline
 from .base import KVStoreBase, registered
 from .context import Context, cpu
 from .errors import (
-    KVStoreError,
     KVStoreStateError,
     KVStoreTypeError,
     KVStoreValueError,
@@ -373,7 +372,7 @@ class KVStore(NotCopied, KVStoreBase):
 
         def kvs_allgather(_: int) -> int:
             ops = AllreduceOps.from_address(table.value or 0)
-            return Allgather(ops.allgather)(state, byref(keys), *(one.keep[-1] for one in packs))
+            return int(Allgather(ops.allgather)(state, byref(keys), *(one.keep[-1] for one in packs)))
 
         self._ask(lib.kvs_store_extension, b"allreduce", byref(table), byref(state))
         self._ask(kvs_allgather, about="key")
@@ -400,7 +399,7 @@ class KVStore(NotCopied, KVStoreBase):
         values = pack(value, is_list, "values")
 
         def kvs_store_reset(handle: int) -> int:
-            return lib.kvs_store_reset(handle, byref(structs), n, values.address, None)
+            return int(lib.kvs_store_reset(handle, byref(structs), n, values.address, None))
 
         self._ask(kvs_store_reset, about="key")
 
