@@ -92,7 +92,7 @@ struct byteps_depot {
     int n_servers;
     bool *lost;             /* servers, as far as a sum of this host was to go there */
     bool *told;             /* servers: room for a mark each */
-    uint64_t n_part_blocks; /* of a part, which has a server */
+    uint64_t n_part_blocks; /* of a part, which has a server; 0: this is no worker */
     bool closed_here;       /* no message of it comes any more */
     bool may_be_replaced;   /* there are other servers: it is told when answers are with everyone */
     char **closed;          /* by rank: why the worker comes no more */

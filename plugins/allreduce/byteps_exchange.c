@@ -410,7 +410,8 @@ static bool is_entitled(const byteps_depot_t *depot, const byteps_header_t *head
 {
     switch (seating_of(header)) {
     case BYTEPS_MATES:
-        return from->same_host != 0 && header->server <= (uint32_t)depot->n_servers;
+        return depot->n_part_blocks > 0 && from->same_host != 0 &&
+               header->server <= (uint32_t)depot->n_servers;
     case BYTEPS_HOSTS:
         return header->n_ranks == count_workers(depot, from->host_number);
     default:
@@ -529,7 +530,8 @@ void byteps_exchange_take_block(byteps_depot_t *depot, const byteps_header_t *he
 void byteps_exchange_take_kept(byteps_depot_t *depot, const byteps_header_t *header,
                                kvs_net_message_t *message)
 {
-    byteps_exchange_t *exchange = byteps_exchange_get(depot, header, seating_of(header));
+    byteps_seating_t seating = header->n_ranks != 0 ? BYTEPS_HOSTS : BYTEPS_WORKERS;
+    byteps_exchange_t *exchange = byteps_exchange_get(depot, header, seating);
     byteps_pending_t *pending =
         exchange == NULL || exchange->status != KVS_OK ? NULL : get_block(exchange, header->block);
     int seat = pending == NULL ? -1 : byteps_seat_of(exchange, message->from->rank);
