@@ -19,7 +19,7 @@ extern "C" {
 
 typedef struct kvs_net_server kvs_net_server_t;
 
-/* What a plugin is to its nodes: a constant of it. Callbacks run on the I/O thread. */
+/* What a plugin is to its nodes: a constant of it. */
 typedef struct kvs_net_plugin {
     uint32_t size;
     uint32_t n_facts;
@@ -28,8 +28,8 @@ typedef struct kvs_net_plugin {
     uint32_t no_servers;         /* as in kvs_net_node_args_t */
     uint32_t spares_servers;
 
-    /* Stores of workers: something has happened to the job; time has passed. Both under the lock that
-     * kvs_net_process_remove takes. `tick` comes every tick_ms; after kvs_net_process_hurry every
+    /* Stores of workers: something has happened to the job; time has passed. Both on the I/O thread, under
+     * the lock that kvs_net_process_remove takes. `tick` comes every tick_ms; after kvs_net_process_hurry every
      * hurry_ms, until it gives 0 for all stores: nothing is pending. */
     void (*event)(void *store, const kvs_net_event_t *event);
     int (*tick)(void *store, int64_t now_ns);
