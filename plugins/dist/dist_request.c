@@ -594,7 +594,7 @@ static void pump(dist_worker_t *worker, uint32_t server)
     do {
         while ((item = dist_queue_next(&wire->queue)) != NULL && send_one((dist_request_t *)item)) {
         }
-        if (!wire->full) {
+        if (!wire->full && !wire->lets_wait) {
             send_rest(worker, server);
         }
     } while (!wire->full && wire->queue.n > 0);
@@ -604,6 +604,42 @@ static void pump(dist_worker_t *worker, uint32_t server)
 void dist_requests_hold(dist_worker_t *worker)
 {
     worker->n_holds++;
+}
+
+static void pass_by(void *arg)
+{
+    dist_worker_t *worker = arg;
+
+    pthread_mutex_lock(&worker->lock);
+    worker->passes_by = false;
+    for (int s = 0; s < worker->n_servers; s++) {
+        pump(worker, (uint32_t)s);
+    }
+    dist_worker_settle(worker);
+}
+
+static bool set_waiting(dist_worker_t *worker, bool lets_wait)
+{
+    bool any = false;
+
+    for (int s = 0; s < worker->n_servers; s++) {
+        worker->wires[s].lets_wait = lets_wait && worker->wires[s].by_socket;
+        any |= worker->wires[s].by_socket;
+    }
+    return any;
+}
+
+/* By socket a message costs several times what its elements do: the first of a row goes at once, and what
+ * comes until the I/O thread has come by goes together. By memory it would only come later. */
+void dist_requests_let_go_soon(dist_worker_t *worker)
+{
+    bool any = set_waiting(worker, worker->passes_by);
+
+    dist_requests_let_go(worker);
+    (void)set_waiting(worker, false);
+    if (any && !worker->passes_by) {
+        worker->passes_by = kvs_net_node_call(worker->node, pass_by, worker) == KVS_OK;
+    }
 }
 
 void dist_requests_let_go(dist_worker_t *worker)

@@ -99,6 +99,11 @@ static dist_worker_t *new_worker(const dist_worker_args_t *args)
         free_worker(worker);
         return NULL;
     }
+    for (int s = 0; s < worker->n_servers; s++) {
+        const kvs_net_peer_t *server = kvs_net_node_peer(args->node, KVS_NET_SERVER, s);
+
+        worker->wires[s].by_socket = kvs_net_node_shares_memory(args->node, server) == 0;
+    }
     return worker;
 }
 
@@ -1016,7 +1021,11 @@ kvs_status_t dist_worker_run(dist_worker_t *worker, kvs_op_t *pub)
     for (size_t i = 0; i < pub->n_groups; i++) {
         enqueue(pub->groups[i].state);
     }
-    dist_requests_let_go(worker);
+    if (pub->verb == KVS_VERB_PUSH && !op->till_end) {
+        dist_requests_let_go_soon(worker);
+    } else {
+        dist_requests_let_go(worker);
+    }
     end_issuing(op);
     return KVS_OK;
 }

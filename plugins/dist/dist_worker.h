@@ -186,8 +186,10 @@ struct dist_call {
 typedef struct dist_wire {
     dist_queue_t queue;
     dist_batch_t batch; /* small messages that go together */
+    bool by_socket;     /* fixed: not through shared memory */
     bool pumping;
-    bool full; /* until an event tells that there is room */
+    bool lets_wait; /* what is put together stays so, for a moment */
+    bool full;      /* until an event tells that there is room */
 } dist_wire_t;
 
 typedef struct dist_slot {
@@ -225,6 +227,7 @@ struct dist_worker {
     dist_key_t *keys;       /* from here on guarded by lock */
     dist_wire_t *wires;     /* to each server */
     uint32_t n_holds;       /* more to be sent is coming: messages are put together */
+    bool passes_by;         /* the I/O thread will soon send what was put together */
     uint64_t last_order;    /* of the operations issued */
     dist_slot_t *slots;     /* of requests that wait for an answer */
     uint32_t n_slots, first_free;
@@ -334,6 +337,8 @@ void dist_request_withdraw(dist_request_t *request);
 /* Begin to hold back what is to be sent; or end it, and send. Lock held. */
 void dist_requests_hold(dist_worker_t *worker);
 void dist_requests_let_go(dist_worker_t *worker);
+/* The same for what nobody waits for: small messages of calls in a row may go together. */
+void dist_requests_let_go_soon(dist_worker_t *worker);
 /* Send what there is room for. I/O thread. */
 void dist_requests_send(dist_worker_t *worker, int server);
 /* More elements have arrived from devices, or never will. Any thread. */
