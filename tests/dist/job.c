@@ -2,7 +2,9 @@
 #include "job.h"
 
 #include <dirent.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #define FINISH_MS 20000
@@ -212,4 +214,43 @@ int job_pid_of(const char *role, int rank)
         closedir(processes);
     }
     return found;
+}
+
+/* Whether all its threads have stopped: they notice the signal one by one. */
+static int is_stopped(int pid)
+{
+    char path[64], text[512];
+    struct dirent *entry;
+    int stopped = 1;
+    DIR *tasks;
+
+    snprintf(path, sizeof(path), "/proc/%d/task", pid);
+    tasks = opendir(path);
+    while (tasks != NULL && (entry = readdir(tasks)) != NULL) {
+        int task = atoi(entry->d_name);
+        const char *name_end;
+
+        if (task > 0 && read_file(task, "stat", text, sizeof(text)) > 0 &&
+            (name_end = strrchr(text, ')')) != NULL) {
+            stopped &= strncmp(name_end, ") T", 3) == 0;
+        }
+    }
+    if (tasks != NULL) {
+        closedir(tasks);
+    }
+    return stopped;
+}
+
+void job_stop_process(int pid)
+{
+    const struct timespec nap = {.tv_nsec = 1000000};
+
+    KT_TRUE(pid > 0);
+    if (pid > 0) {
+        KT_INT(kill(pid, SIGSTOP), 0);
+        for (int i = 0; i < FINISH_MS && !is_stopped(pid); i++) {
+            nanosleep(&nap, NULL);
+        }
+        KT_TRUE(is_stopped(pid));
+    }
 }

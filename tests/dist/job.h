@@ -61,5 +61,7 @@ kvs_status_t job_set_optimizer(kvs_store_t *store, const char *name, const kvs_p
 
 /* The process of a role and rank in this job, started by the same `kvstore run`; 0: none is found. */
 int job_pid_of(const char *role, int rank);
+/* Stop it: it does nothing more when this returns; until SIGCONT. */
+void job_stop_process(int pid);
 
 #endif

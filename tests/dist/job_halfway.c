@@ -11,14 +11,16 @@
         "timeout", "0.5"                                                                           \
     }
 
-static void signal_server_1(int number)
+static void stop_server_1(void)
+{
+    job_stop_process(job_pid_of("server", 1));
+}
+
+static void continue_server_1(void)
 {
     int pid = job_pid_of("server", 1);
 
-    KT_TRUE(pid > 0);
-    if (pid > 0) {
-        KT_INT(kill(pid, number), 0);
-    }
+    KT_TRUE(pid > 0 && kill(pid, SIGCONT) == 0);
 }
 
 /* Keys 1 and 2 lie on servers 0 and 1, the least loaded ones, and key 3 on server 0. */
@@ -31,14 +33,14 @@ static void a_delete_that_fails_half_way_is_gone_on_with(void)
     KT_OK(job_init(&job, keys[0], VEC(1, 2)));
     KT_OK(job_init(&job, keys[1], VEC(1, 2)));
     KT_OK(job_init(&job, kvs_key_int(3), VEC(7)));
-    signal_server_1(SIGSTOP);
+    stop_server_1();
     KT_FAIL(kvs_store_delete(job.store, keys, 2), KVS_ERR_TIMEOUT, "delete: key 2: server 1 (");
     for (int i = 0; i < 2; i++) {
         KT_FAIL(job_push(&job, keys[i], VEC(3, 3)), KVS_ERR_STATE, "was to be deleted");
         KT_FAIL(job_pull(&job, keys[i], &(vec_t){2, {0}}), KVS_ERR_STATE, "delete it again");
     }
     job_want(&job, kvs_key_int(3), 1, 7); /* which was not in the list */
-    signal_server_1(SIGCONT);
+    continue_server_1();
     KT_OK(kvs_store_delete(job.store, keys, 2));
     for (int i = 0; i < 2; i++) {
         KT_FAIL(job_pull(&job, keys[i], &out), KVS_ERR_NOT_FOUND, "never initialised");
@@ -90,9 +92,9 @@ static void servers_forget_an_init_that_failed(void)
     job_t job = JOB_OPEN(SHORT, {"bigarray_bound", "1000"});
     kvs_key_t key = kvs_key_str("table");
 
-    signal_server_1(SIGSTOP);
+    stop_server_1();
     KT_FAIL(init_bytes(&job, key), KVS_ERR_TIMEOUT, "init: key 'table': server 1 (");
-    signal_server_1(SIGCONT);
+    continue_server_1();
     KT_OK(kvs_store_send_command_to_servers(job.store, 1, NULL, 0)); /* behind all that */
     KT_INT(count_in_status(": keys 0,"), 2);
     KT_OK(init_bytes(&job, key));

@@ -74,7 +74,7 @@ static void a_server_that_is_stopped_is_named_and_the_others_are_shown(void)
     int pid = job_pid_of("server", 1);
     char line[128];
 
-    KT_TRUE(pid > 0 && kill(pid, SIGSTOP) == 0);
+    job_stop_process(pid);
     KT_INT(run_status(getenv("KVSTORE_JOB_ID"), text, sizeof(text)), 0);
     KT_TRUE(pid > 0 && kill(pid, SIGCONT) == 0);
     snprintf(line, sizeof(line), "kvstore status: process %d has not answered within 2 s", pid);
