@@ -100,13 +100,25 @@ kvs_status_t cuda_alloc(kvs_device_t where, size_t n_bytes, void **ret_data)
     return status;
 }
 
-/* Of a device that has failed nothing can be freed any more. */
+/* Of a device that has failed nothing can be freed any more, but pinned memory, which is every context's. */
+static kvs_status_t device_that_frees(kvs_device_t where, cuda_device_t **ret_device)
+{
+    kvs_status_t status = cuda_device_of(where, ret_device);
+
+    for (int i = 0; where.type == KVS_DEVICE_CUDA_HOST && status != KVS_OK && i < cuda_n_devices();
+         i++) {
+        status = cuda_device_get(i, ret_device);
+    }
+    return status;
+}
+
 void cuda_free(kvs_device_t where, void *data, size_t n_bytes)
 {
     cuda_device_t *device;
 
     (void)n_bytes;
-    if (data == NULL || cuda_device_of(where, &device) != KVS_OK || cuda_enter(device) != KVS_OK) {
+    if (data == NULL || device_that_frees(where, &device) != KVS_OK ||
+        cuda_enter(device) != KVS_OK) {
         return;
     }
     if (where.type == KVS_DEVICE_CUDA_HOST) {
