@@ -50,7 +50,7 @@ struct hvd_job {
 
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t arrived;
-    void *engine_state; /* set once, before any exchange */
+    void *engine_state; /* set before any exchange; NULL again before it is closed */
     letter_t *first, **end;
     int64_t idle_since_ms; /* the job's thread; INT64_MAX: it is at work */
     seat_t *seats;
@@ -305,8 +305,12 @@ static void on_message(void *arg, kvs_net_message_t *message)
         take_asks(job, message->from->rank, view);
     } else if (kind == HVD_CLOSE) {
         take_close(job, message->from->rank, hvd_get_u32(&view));
-    } else if (kind == HVD_ENGINE && hvd_job_engine(job) != NULL && job->engine->message != NULL) {
-        job->engine->message(hvd_job_engine(job), view);
+    } else if (kind == HVD_ENGINE && job->engine->message != NULL) {
+        void *state = hvd_job_engine(job);
+
+        if (state != NULL) { /* else it has been closed */
+            job->engine->message(state, view);
+        }
     } else {
         kvs_log(KVS_LOG_WARN, job->engine->name, "a message from %s is not understood: dropped",
                 message->from->label);
@@ -657,6 +661,28 @@ static void free_job(hvd_job_t *job)
     free(job);
 }
 
+static void *take_engine(hvd_job_t *job)
+{
+    void *state;
+
+    pthread_mutex_lock(&job->lock);
+    state = job->engine_state;
+    job->engine_state = NULL;
+    pthread_mutex_unlock(&job->lock);
+    return state;
+}
+
+/* Others may still be sending: no message is in the engine when it is closed. */
+static void close_engine(hvd_job_t *job, bool is_over)
+{
+    void *state = take_engine(job);
+
+    if (state != NULL) {
+        (void)kvs_net_node_call_wait(job->node, NULL, NULL); /* this is not the node's thread */
+        job->engine->close(state, is_over);
+    }
+}
+
 /* At the end of the process. Stores that are still open may be in use by other threads: then nothing
  * is taken from under them, and the others see this process go. */
 static void leave_locked(void)
@@ -677,7 +703,7 @@ static void leave_locked(void)
     the_job = NULL;
     stop_thread(job);
     hvd_timeline_close();
-    job->engine->close(job->engine_state, is_over);
+    close_engine(job, is_over);
     /* Nobody is left to be told of a failure, here as below. */
     (void)kvs_net_node_close(job->node, is_over ? 0 : GOODBYE_MS);
     (void)kvs_net_job_close(job->net, is_over ? 0 : GOODBYE_MS);
@@ -788,9 +814,7 @@ static void undo(hvd_job_t *job, kvs_status_t status)
     char *text = strdup(kvs_plugin_host->last_error());
 
     hvd_timeline_close();
-    if (job->engine_state != NULL) {
-        job->engine->close(job->engine_state, true);
-    }
+    close_engine(job, true);
     (void)kvs_net_node_close(job->node, 0);
     (void)kvs_net_job_close(job->net, 0);
     free_job(job);
