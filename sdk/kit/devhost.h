@@ -129,7 +129,6 @@ struct kvs_devhost {
     kvs_devhost_lane_t in; /* hands operations on, in order */
     uint64_t n_added;      /* to the lane; of the calling thread */
     uint64_t n_dealt;      /* of these; an atomic */
-    int told;              /* that a kernel is missing; an atomic */
     int is_cancelled;      /* an atomic, set in signal handlers too */
     pthread_mutex_t out_lock;
     pthread_mutex_t lock; /* the last of these to be taken */

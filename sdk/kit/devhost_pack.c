@@ -45,8 +45,7 @@ static int has_kernel(const kvs_provider_t *provider, const kvs_group_t *group,
 }
 
 /* Whether the group's values are packed on their device. Where a kernel is missing that is said once. */
-static int packs_on_device(kvs_devhost_t *host, const kvs_group_t *group,
-                           const kvs_compression_t *compression)
+static int packs_on_device(const kvs_group_t *group, const kvs_compression_t *compression)
 {
     const kvs_provider_t *provider;
 
@@ -56,10 +55,7 @@ static int packs_on_device(kvs_devhost_t *host, const kvs_group_t *group,
     if (has_kernel(provider, group, compression)) {
         return 1;
     }
-    if (!__atomic_exchange_n(&host->told, 1, __ATOMIC_RELAXED)) {
-        kvs_log(KVS_LOG_WARN, "device", "compressor '%s' on a device: goes through host memory",
-                kvs_compression_kind(compression)->name);
-    }
+    kvs_dev_tell_compressor(compression);
     return 0;
 }
 
@@ -141,7 +137,7 @@ kvs_status_t kvs_devhost_settle_residuals(kvs_devhost_t *host, const kvs_op_t *o
             continue;
         }
         kvs_devhost_residual_t *residual = packing.residual;
-        int stays = packs_on_device(host, group, packing.compression);
+        int stays = packs_on_device(group, packing.compression);
 
         if (!stays || (residual->data != NULL &&
                        residual->device.id != kvs_devhost_home_of(group->values).id)) {
@@ -199,7 +195,7 @@ int kvs_devhost_packs(kvs_devhost_op_t *op, size_t g, kvs_devhost_packing_t *ret
     const kvs_group_t *group = &op->real->groups[g];
 
     return is_packed(op->host, op->real, group, ret_packing) &&
-           packs_on_device(op->host, group, ret_packing->compression);
+           packs_on_device(group, ret_packing->compression);
 }
 
 kvs_status_t kvs_devhost_stage_packed(kvs_devhost_op_t *op, size_t g,
@@ -212,7 +208,7 @@ kvs_status_t kvs_devhost_stage_packed(kvs_devhost_op_t *op, size_t g,
     const void *sum = NULL;
     kvs_devhost_queue_t *queue;
     kvs_mark_t packed;
-    codes_t codes;
+    codes_t codes = {.host = NULL};
     kvs_status_t status =
         take_room(op, device, kvs_compression_bytes(packing->compression, n), &codes);
 

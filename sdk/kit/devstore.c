@@ -24,11 +24,21 @@ kvs_status_t kvs_dev_provider(const kvs_provider_t **ret_provider)
     return status == KVS_OK ? (*ret_provider)->probe() : status;
 }
 
-void kvs_dev_tell(kvs_devstore_t *store, uint32_t reason, const char *what)
+void kvs_dev_tell(uint32_t reason, const char *what)
 {
-    if ((__atomic_fetch_or(&store->told, reason, __ATOMIC_RELAXED) & reason) == 0) {
+    static uint32_t told; /* reasons; relaxed: nothing else is told by it */
+
+    if ((__atomic_fetch_or(&told, reason, __ATOMIC_RELAXED) & reason) == 0) {
         kvs_log(KVS_LOG_WARN, "device", "%s on a device: goes through host memory", what);
     }
+}
+
+void kvs_dev_tell_compressor(const kvs_compression_t *compression)
+{
+    char what[80];
+
+    snprintf(what, sizeof(what), "compressor '%s'", kvs_compression_kind(compression)->name);
+    kvs_dev_tell(KVS_DEV_COMPRESSOR, what);
 }
 
 /* ---- The choice of a way ------------------------------------------------------------------------------ */
@@ -105,23 +115,23 @@ static int goes_on_devices(const kvs_dev_task_t *task)
     if (!kvs_dev_has_rows(task->provider) &&
         (group->key->row_sparse || kvs_sparse_has_rows(group->values, task->n_values) ||
          kvs_sparse_has_rows(group->outs, task->n_outs))) {
-        kvs_dev_tell(store, KVS_DEV_ROWS, "row-sparse arrays");
+        kvs_dev_tell(KVS_DEV_ROWS, "row-sparse arrays");
         return 0;
     }
     if (task->n_values > 0 && store->host.updater != NULL) {
-        kvs_dev_tell(store, KVS_DEV_UPDATER, "an updater of the program");
+        kvs_dev_tell(KVS_DEV_UPDATER, "an updater of the program");
         return 0;
     }
     if (task->n_values > 0 && store->host.opt != NULL && !has_step(task)) {
-        kvs_dev_tell(store, KVS_DEV_OPTIMIZER, store->host.opt->owner);
+        kvs_dev_tell(KVS_DEV_OPTIMIZER, store->host.opt->owner);
         return 0;
     }
     if (task->n_values > 0 && store->host.compression != NULL && !has_packing(task)) {
-        kvs_dev_tell(store, KVS_DEV_COMPRESSOR, "this compressor");
+        kvs_dev_tell_compressor(store->host.compression);
         return 0;
     }
     if (task->n_values + task->n_outs > KVS_DEV_MAX_ARRAYS) {
-        kvs_dev_tell(store, KVS_DEV_OTHER, "a key with very many arrays");
+        kvs_dev_tell(KVS_DEV_OTHER, "a key with very many arrays");
         return 0;
     }
     return group->key->n_elems > 0 &&
@@ -325,7 +335,7 @@ static kvs_status_t exchange(kvs_devstore_t *store, kvs_op_t *op, unsigned what,
         return verb(store, op);
     }
     if ((op->flags & KVS_OP_SHARED) != 0) {
-        kvs_dev_tell(store, KVS_DEV_OTHER, "a call whose arrays share memory");
+        kvs_dev_tell(KVS_DEV_OTHER, "a call whose arrays share memory");
         status = go_home(store, op, what, verb);
     } else if (store->collective != NULL && store->collective->is_one_by_one) {
         status = collect_one_by_one(store, op, what, verb);
@@ -436,7 +446,7 @@ kvs_status_t kvs_devstore_row_sparse_pull(void *store, kvs_op_t *op)
     if (is_for_host(op)) {
         status = kvs_hoststore_row_sparse_pull(store, op);
     } else if ((op->flags & KVS_OP_SHARED) != 0) {
-        kvs_dev_tell(store, KVS_DEV_OTHER, "a call whose arrays share memory");
+        kvs_dev_tell(KVS_DEV_OTHER, "a call whose arrays share memory");
         status = go_home(store, op, KVS_DEV_WRITES, row_sparse_pull);
     } else {
         status = pull_rows(store, op);

@@ -47,7 +47,7 @@ static inline kvs_devstore_key_t *kvs_dev_key(const kvs_key_entry_t *entry)
 
 /* The provider of arrays on devices, able to work. */
 kvs_status_t kvs_dev_provider(const kvs_provider_t **ret_provider);
-/* Say once in a store's life that something goes through host memory. */
+/* Say once in the process that something goes through host memory. */
 enum {
     KVS_DEV_ROWS = 1,
     KVS_DEV_UPDATER = 2,
@@ -55,7 +55,8 @@ enum {
     KVS_DEV_COMPRESSOR = 8,
     KVS_DEV_OTHER = 16
 };
-void kvs_dev_tell(kvs_devstore_t *store, uint32_t reason, const char *what);
+void kvs_dev_tell(uint32_t reason, const char *what);
+void kvs_dev_tell_compressor(const kvs_compression_t *compression);
 
 /* ---- Streams ------------------------------------------------------------------------------------- */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kit.h - libkvstore-kit.a: numbers for backends. Linked statically into a plugin; its only state
- * is kvs_plugin_host.
+ * is kvs_plugin_host, and which ways through host memory it has warned of.
  *
  * Six parts: sums and casts, row-sparse values, the CPU device provider that cuts sums over
  * threads, the host store, a whole store of one process, on which local and the servers of dist are
@@ -187,7 +187,6 @@ typedef struct kvs_devstore {
     const struct kvs_collective *collective; /* NULL, or who sums over devices instead */
     struct kvs_dev_marks *marks; /* of operations that are issued; guarded by host.lock */
     uint64_t n_bytes[64];        /* of weights on each device; relaxed atomics */
-    uint32_t told; /* reasons for going through host memory that are logged; an atomic */
 } kvs_devstore_t;
 
 typedef struct kvs_devstore_key {
