@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* exchange.c - one call serves all keys and all devices: the arrays of a call stand key by key, and
  * for each key device by device. The lists are made once, as the networks' arrays never move. A store that
- * takes one key a call gets a call for each, all at once, the first keys first. */
+ * takes one key a call gets a call for each, all at once, the first keys first. Networks compute on the
+ * host: where the store is to see GPUs, gradients are copied there before a call, what it gives after it. */
 #include "exchange.h"
+
+#include "mirror.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +19,10 @@ struct exchange {
     size_t n_networks;
     kvs_key_t keys[MODEL_MAX_ARRAYS];
     size_t per_key[MODEL_MAX_ARRAYS];    /* n_networks, for every key */
-    kvs_tensor_t *weights;               /* [key][network] */
+    kvs_tensor_t *host_weights;          /* [key][network]: the arrays of the networks */
+    kvs_tensor_t *host_gradients;        /* [key][network] */
+    int on_gpus;                         /* the store sees mirrors of them, not themselves */
+    kvs_tensor_t *weights;               /* [key][network]: what the store sees */
     kvs_tensor_t *gradients;             /* [key][network] */
     kvs_tensor_t sums[MODEL_MAX_ARRAYS]; /* the gradients of the first network: where sums go */
 };
@@ -30,14 +36,19 @@ static kvs_tensor_t tensor_of(const model_array_t *array, float *data, size_t de
                           .shape = array->shape};
 }
 
+static size_t n_arrays(const exchange_t *exchange)
+{
+    return exchange->model->n_arrays * exchange->n_networks;
+}
+
 static kvs_status_t make_lists(exchange_t *exchange, network_t *const *networks)
 {
     const model_t *model = exchange->model;
     size_t n_networks = exchange->n_networks;
 
-    exchange->weights = calloc(model->n_arrays * n_networks, sizeof(kvs_tensor_t));
-    exchange->gradients = calloc(model->n_arrays * n_networks, sizeof(kvs_tensor_t));
-    if (exchange->weights == NULL || exchange->gradients == NULL) {
+    exchange->host_weights = calloc(n_arrays(exchange), sizeof(kvs_tensor_t));
+    exchange->host_gradients = calloc(n_arrays(exchange), sizeof(kvs_tensor_t));
+    if (exchange->host_weights == NULL || exchange->host_gradients == NULL) {
         return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for the lists of arrays");
     }
     for (size_t a = 0; a < model->n_arrays; a++) {
@@ -48,12 +59,54 @@ static kvs_status_t make_lists(exchange_t *exchange, network_t *const *networks)
         for (size_t d = 0; d < n_networks; d++) {
             size_t i = a * n_networks + d;
 
-            exchange->weights[i] = tensor_of(array, networks[d]->weights[a], d);
-            exchange->gradients[i] = tensor_of(array, networks[d]->gradients[a], d);
+            exchange->host_weights[i] = tensor_of(array, networks[d]->weights[a], d);
+            exchange->host_gradients[i] = tensor_of(array, networks[d]->gradients[a], d);
         }
-        exchange->sums[a] = exchange->gradients[a * n_networks];
     }
     return KVS_OK;
+}
+
+/* Make mirrors on GPUs, other ones than other processes of this host if there are enough. */
+static kvs_status_t make_mirrors(exchange_t *exchange)
+{
+    int local_rank = 0;
+    size_t first;
+    kvs_status_t status = kvs_store_local_rank(exchange->store, &local_rank);
+
+    first = (size_t)local_rank * exchange->n_networks;
+    if (status == KVS_OK) {
+        status = mirror_new(exchange->host_weights, n_arrays(exchange), first, &exchange->weights);
+    }
+    if (status == KVS_OK) {
+        status =
+            mirror_new(exchange->host_gradients, n_arrays(exchange), first, &exchange->gradients);
+    }
+    return status;
+}
+
+/* What the store is to see. */
+static kvs_status_t place_arrays(exchange_t *exchange, int on_gpus)
+{
+    kvs_status_t status = KVS_OK;
+
+    exchange->on_gpus = on_gpus;
+    if (on_gpus) {
+        status = make_mirrors(exchange);
+    } else {
+        exchange->weights = exchange->host_weights;
+        exchange->gradients = exchange->host_gradients;
+    }
+    for (size_t a = 0; a < exchange->model->n_arrays && status == KVS_OK; a++) {
+        exchange->sums[a] = exchange->gradients[a * exchange->n_networks];
+    }
+    return status;
+}
+
+/* Copy all arrays between what the store sees and the networks. */
+static kvs_status_t copy_all(const exchange_t *exchange, const kvs_tensor_t *to,
+                             const kvs_tensor_t *from)
+{
+    return exchange->on_gpus ? mirror_copy(to, from, n_arrays(exchange)) : KVS_OK;
 }
 
 static kvs_param_t real(const char *name, double value)
@@ -144,8 +197,12 @@ kvs_status_t exchange_close(exchange_t *exchange)
     }
     status = kvs_store_close(exchange->store);
     kvs_optimizer_free(exchange->optimizer);
-    free(exchange->weights);
-    free(exchange->gradients);
+    if (exchange->on_gpus) {
+        mirror_free(exchange->weights, n_arrays(exchange));
+        mirror_free(exchange->gradients, n_arrays(exchange));
+    }
+    free(exchange->host_weights);
+    free(exchange->host_gradients);
     free(exchange);
     return status;
 }
@@ -153,9 +210,8 @@ kvs_status_t exchange_close(exchange_t *exchange)
 /* The arrays of all keys and all networks, as a call wants them. */
 static kvs_arrays_t all_of(const exchange_t *exchange, const kvs_tensor_t *tensors)
 {
-    size_t n_keys = exchange->model->n_arrays;
-
-    return (kvs_arrays_t){tensors, n_keys * exchange->n_networks, exchange->per_key, n_keys};
+    return (kvs_arrays_t){tensors, n_arrays(exchange), exchange->per_key,
+                          exchange->model->n_arrays};
 }
 
 typedef kvs_status_t (*call_t)(kvs_store_t *store, const kvs_key_t *keys, size_t n_keys,
@@ -219,7 +275,8 @@ static kvs_status_t sum_gradients(const exchange_t *exchange)
                                                      &gradients, &sums, NULL);
 }
 
-kvs_status_t exchange_begin(exchange_t *exchange, network_t *const *networks, size_t n_networks)
+kvs_status_t exchange_begin(exchange_t *exchange, network_t *const *networks, size_t n_networks,
+                            int32_t device_type)
 {
     size_t n_keys = networks[0]->model.n_arrays;
     kvs_tensor_t first[MODEL_MAX_ARRAYS];
@@ -228,13 +285,21 @@ kvs_status_t exchange_begin(exchange_t *exchange, network_t *const *networks, si
     exchange->model = &networks[0]->model;
     exchange->n_networks = n_networks;
     status = make_lists(exchange, networks);
+    if (status == KVS_OK) {
+        status = place_arrays(exchange, device_type == KVS_DEVICE_CUDA);
+    }
+    if (status == KVS_OK) {
+        status = copy_all(exchange, exchange->weights, exchange->host_weights);
+    }
     if (status != KVS_OK) {
         return status;
     }
     for (size_t a = 0; a < n_keys; a++) {
         first[a] = exchange->weights[a * n_networks];
     }
-    return broadcast(exchange, first);
+    status = broadcast(exchange, first);
+    return status == KVS_OK ? copy_all(exchange, exchange->host_weights, exchange->weights)
+                            : status;
 }
 
 /* Gradients go in, weights come out. */
@@ -248,13 +313,14 @@ static kvs_status_t update_in_store(exchange_t *exchange)
     if (status == KVS_OK) {
         status = kvs_store_pull(exchange->store, exchange->keys, n_keys, &weights, NULL);
     }
-    return status;
+    return status == KVS_OK ? copy_all(exchange, exchange->host_weights, exchange->weights)
+                            : status;
 }
 
 /* The weights of the first network become those of the others. */
 static void copy_weights(const exchange_t *exchange, size_t array)
 {
-    const kvs_tensor_t *weights = &exchange->weights[array * exchange->n_networks];
+    const kvs_tensor_t *weights = &exchange->host_weights[array * exchange->n_networks];
     size_t n_bytes = exchange->model->arrays[array].n_elems * sizeof(float);
 
     for (size_t d = 1; d < exchange->n_networks; d++) {
@@ -269,8 +335,15 @@ static kvs_status_t update_here(exchange_t *exchange)
     kvs_status_t status = sum_gradients(exchange);
 
     for (size_t a = 0; a < n_keys && status == KVS_OK; a++) {
-        status = kvs_optimizer_update(exchange->optimizer, exchange->keys[a], &exchange->sums[a],
-                                      &exchange->weights[a * exchange->n_networks]);
+        const kvs_tensor_t *sum = &exchange->host_gradients[a * exchange->n_networks];
+
+        if (exchange->on_gpus) {
+            status = mirror_copy(sum, &exchange->sums[a], 1);
+        }
+        if (status == KVS_OK) {
+            status = kvs_optimizer_update(exchange->optimizer, exchange->keys[a], sum,
+                                          &exchange->host_weights[a * exchange->n_networks]);
+        }
         copy_weights(exchange, a);
     }
     return status;
@@ -278,6 +351,11 @@ static kvs_status_t update_here(exchange_t *exchange)
 
 kvs_status_t exchange_update(exchange_t *exchange)
 {
+    kvs_status_t status = copy_all(exchange, exchange->gradients, exchange->host_gradients);
+
+    if (status != KVS_OK) {
+        return status;
+    }
     return exchange_updates_here(exchange) ? update_here(exchange) : update_in_store(exchange);
 }
 
@@ -295,7 +373,8 @@ kvs_status_t exchange_load_states(exchange_t *exchange, const char *path)
     if (exchange_updates_here(exchange)) {
         return kvs_optimizer_load_states(exchange->optimizer, path);
     }
-    if (exchange->rank == 0) {
+    /* of the stores of several workers, nccl alone has weights and states in each of them */
+    if (exchange->rank == 0 || strcmp(kvs_store_type(exchange->store), "nccl") == 0) {
         status = kvs_store_load_optimizer_states(exchange->store, path);
     }
     return status == KVS_OK ? kvs_store_barrier(exchange->store) : status;

@@ -36,8 +36,11 @@ int exchange_n_workers(const exchange_t *exchange);
 int exchange_updates_here(const exchange_t *exchange); /* 1: in this process, not in the store */
 
 /* Before the first update, with networks of one model, one a device, which must outlive the exchange: the
- * weights of the first network, in the first process, become those of the store and of every network. */
-kvs_status_t exchange_begin(exchange_t *exchange, network_t *const *networks, size_t n_networks);
+ * weights of the first network, in the first process, become those of the store and of every network. With
+ * KVS_DEVICE_CUDA the store sees copies of their arrays on GPUs, one after the other, beginning behind those of
+ * the processes before this one on the host, and again with the first where there are too few. */
+kvs_status_t exchange_begin(exchange_t *exchange, network_t *const *networks, size_t n_networks,
+                            int32_t device_type);
 /* Gradients of every network in, new weights of every network out. */
 kvs_status_t exchange_update(exchange_t *exchange);
 

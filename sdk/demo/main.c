@@ -72,6 +72,22 @@ static void describe_optimizer(const options_t *options, const trainer_config_t 
     printf(", batches of %zu\n", config->batch);
 }
 
+static void describe_devices(const trainer_config_t *config)
+{
+    kvs_device_info_t info = {.size = sizeof(info)};
+    int n = 0;
+
+    printf("%zu device%s", config->n_devices, config->n_devices == 1 ? "" : "s");
+    if (config->device_type == KVS_DEVICE_CPU) {
+        printf(", cpu(0) to cpu(%zu)", config->n_devices - 1);
+    } else if (kvs_device_count(config->device_type, &n) == KVS_OK &&
+               kvs_device_info((kvs_device_t){config->device_type, 0}, &info) == KVS_OK) {
+        printf(" among %d GPU%s (%s), gradients computed on the host", n, n == 1 ? "" : "s",
+               info.name);
+    }
+    printf(", on %zu thread%s\n", config->n_threads, config->n_threads == 1 ? "" : "s");
+}
+
 static void describe(const options_t *options, const trainer_config_t *config, const run_t *run)
 {
     const model_t *model = trainer_model(run->trainer);
@@ -89,14 +105,25 @@ static void describe(const options_t *options, const trainer_config_t *config, c
     if (n_workers > 1) {
         printf("%d processes, each with ", n_workers);
     }
-    printf("%zu device%s, cpu(0) to cpu(%zu), on %zu thread%s\n", config->n_devices,
-           config->n_devices == 1 ? "" : "s", config->n_devices - 1, config->n_threads,
-           config->n_threads == 1 ? "" : "s");
+    describe_devices(config);
     describe_optimizer(options, config, run);
     if (config->compression.type != NULL) {
         printf("compression %s, threshold %g\n", config->compression.type,
                config->compression.threshold);
     }
+}
+
+static int is_for_gpus(const options_t *options)
+{
+    return options->task == TASK_IMAGES && strcmp(options->device, "cuda") == 0;
+}
+
+/* Before processes are started, which would wait for one another. */
+static kvs_status_t check_gpus(const options_t *options)
+{
+    int n;
+
+    return is_for_gpus(options) ? kvs_device_count(KVS_DEVICE_CUDA, &n) : KVS_OK;
 }
 
 static size_t choose_threads(const options_t *options)
@@ -139,6 +166,7 @@ static kvs_status_t open_trainer(const options_t *options, run_t *run)
         .resume = options->resume_dir != NULL ? &run->resume : NULL,
         .resume_dir = options->resume_dir,
         .compression = {.type = options->compression, .threshold = options->threshold},
+        .device_type = is_for_gpus(options) ? KVS_DEVICE_CUDA : KVS_DEVICE_CPU,
         .n_devices = options->n_devices,
         .n_threads = choose_threads(options),
         .n_epochs = options->n_epochs,
@@ -339,6 +367,9 @@ int main(int argc, char **argv)
     if (options.help) {
         options_print_help(stdout);
         return 0;
+    }
+    if (check_gpus(&options) != KVS_OK) {
+        return fail(1, "");
     }
     if (options.n_workers > 0 && !job_is_there()) {
         (void)job_start(&options, argc, argv); /* comes back only if it failed */

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #define DEFAULT_DATA_DIR "/usr/share/datasets/fashion-mnist" /* Debian: dataset-fashion-mnist */
 #define DEFAULT_TEXT_DIR "/usr/share/games/fortunes"         /* Debian: fortunes */
@@ -33,9 +34,13 @@ static const row_t rows[] = {
     {0, "allow-cpu", NULL,
      "let the store take arrays on the CPU, where it has to be told to: byteps", FLAG,
      offsetof(options_t, allow_cpu), 0, 0},
+    {0, "device", "TYPE",
+     "where weights and gradients lie that the store exchanges: cpu, or cuda (default cpu; with "
+     "--backend nccl cuda); gradients are computed on the host",
+     TEXT, offsetof(options_t, device), 0, 0},
     {0, "devices", "K",
-     "device contexts, cpu(0) to cpu(K-1), each with its part of every batch (default 2; with -w 1 "
-     "a worker)",
+     "devices, each with its part of every batch: contexts cpu(0) to cpu(K-1), or with --device "
+     "cuda GPUs, again from the first where there are fewer (default 2; with -w 1 a worker)",
      COUNT, offsetof(options_t, n_devices), 1, 64},
     {'w', "workers", "N",
      "start N processes that work together; their devices share every batch (default: only this "
@@ -241,6 +246,10 @@ static kvs_status_t check_together(const options_t *options)
         return kvs_fail(KVS_ERR_ARGUMENT, "--update takes store or worker, not \"%s\"",
                         options->update);
     }
+    if (strcmp(options->device, "cpu") != 0 && strcmp(options->device, "cuda") != 0) {
+        return kvs_fail(KVS_ERR_ARGUMENT, "--device takes cpu or cuda, not \"%s\"",
+                        options->device);
+    }
     return KVS_OK;
 }
 
@@ -284,6 +293,9 @@ kvs_status_t options_parse(int argc, char **argv, const char *out_dir, options_t
     }
     if (options.n_devices == 0) {
         options.n_devices = options.n_workers > 0 ? 1 : 2;
+    }
+    if (options.device == NULL) { /* nccl takes no arrays on the host */
+        options.device = strcasecmp(options.backend, "nccl") == 0 ? "cuda" : "cpu";
     }
     kvs_status_t status = options.help ? KVS_OK : check_together(&options);
 

@@ -15,8 +15,9 @@ typedef enum task { TASK_IMAGES, TASK_SPARSE } task_t;
 typedef struct options {
     const char *backend;
     int allow_cpu;
-    size_t n_devices; /* of each worker */
-    size_t n_workers; /* processes to start; 0: this one works itself */
+    const char *device; /* "cpu" or "cuda", where their arrays lie */
+    size_t n_devices;   /* of each worker */
+    size_t n_workers;   /* processes to start; 0: this one works itself */
     size_t
         n_servers; /* processes to start beside them; OPTIONS_NO_WORD: as many as the backend needs */
     size_t n_epochs;

@@ -73,22 +73,35 @@ install_missing() {
         -o DPkg::Lock::Timeout=120 install $missing </dev/null || fail "apt failed; $by_hand"
 }
 
+# lacks_gpus OPTION...: whether the options ask for GPUs, and the build is without what serves them.
+lacks_gpus() {
+    case " $* " in
+    *" nccl "* | *"=nccl "*) plugin=nccl ;;
+    *" cuda "* | *"=cuda "*) plugin=cuda ;;
+    *) return 1 ;;
+    esac
+    [ ! -f "$build/share/kvstore/plugins.d/$plugin.json" ]
+}
+
 configure_and_build() {
     # again after something was installed, which may be what a backend was left out for
-    if [ -n "$missing" ] || { [ ! -f "$build/Makefile" ] && [ ! -f "$build/build.ninja" ]; }; then
+    if [ -n "$missing" ] || lacks_gpus "$@" || { [ ! -f "$build/Makefile" ] && [ ! -f "$build/build.ninja" ]; }; then
         step "configuring $build"
         cmake -S "$top" -B "$build" || fail "cmake cannot configure the build: its words are above"
     fi
     step "building kvstore-demo, kvstore and the plugins in $build"
     cmake --build "$build" -j "$(nproc)" --target kvstore-demo kvstore_cli kvs-plugins ||
         fail "the build failed: its words are above"
+    if lacks_gpus "$@"; then
+        step "built without $plugin: what was not found stands above, as \"left out\""
+    fi
 }
 
 find_missing "$@"
 if [ -n "$missing" ]; then
     install_missing
 fi
-configure_and_build
+configure_and_build "$@"
 step "running kvstore-demo${*:+ $*}"
 status=0
 "$build/bin/kvstore-demo" "$@" || status=$?

@@ -202,7 +202,8 @@ static kvs_status_t begin(trainer_t *trainer)
         status = team_new(trainer->config.n_threads, &trainer->team);
     }
     if (status == KVS_OK) {
-        status = exchange_begin(trainer->exchange, trainer->networks, trainer->config.n_devices);
+        status = exchange_begin(trainer->exchange, trainer->networks, trainer->config.n_devices,
+                                trainer->config.device_type);
     }
     return status == KVS_OK && resumes ? load_states(trainer) : status;
 }

@@ -15,6 +15,7 @@ static void without_options_there_are_defaults(void)
 
     KT_OK(options_parse(1, argv, "default-out", &options));
     KT_STR(options.backend, "local");
+    KT_STR(options.device, "cpu");
     KT_INT(options.n_devices, 2);
     KT_INT(options.n_epochs, 12);
     KT_INT(options.n_threads, 0);
@@ -63,6 +64,23 @@ static void workers_have_one_device_each_unless_told(void)
     KT_INT(options.n_devices, 1);
     KT_OK(PARSE(&options, "--devices", "4", "-w", "2"));
     KT_INT(options.n_devices, 4);
+}
+
+static void arrays_lie_on_the_host_unless_told_or_for_nccl(void)
+{
+    options_t options;
+
+    KT_OK(PARSE(&options, "--backend", "device", "--device", "cuda", "--devices", "3"));
+    KT_STR(options.device, "cuda");
+    KT_INT(options.n_devices, 3);
+    KT_OK(PARSE(&options, "--backend", "NCCL"));
+    KT_STR(options.device, "cuda");
+    KT_OK(PARSE(&options, "--backend=nccl", "--device=cpu")); /* the store will refuse it */
+    KT_STR(options.device, "cpu");
+    KT_FAIL(PARSE(&options, "--device", "gpu"), KVS_ERR_ARGUMENT,
+            "--device takes cpu or cuda, not \"gpu\"");
+    KT_FAIL(PARSE(&options, "--task", "sparse", "--device", "cuda"), KVS_ERR_ARGUMENT,
+            "--device is not for --task sparse");
 }
 
 static void a_threshold_is_any_number(void)
@@ -155,7 +173,7 @@ static void an_unknown_option_is_named(void)
 {
     options_t options;
 
-    KT_FAIL(PARSE(&options, "--device", "3"), KVS_ERR_ARGUMENT, "no option is called \"--device\"");
+    KT_FAIL(PARSE(&options, "--devic", "3"), KVS_ERR_ARGUMENT, "no option is called \"--devic\"");
     KT_FAIL(PARSE(&options, "--devices2"), KVS_ERR_ARGUMENT, "\"--devices2\"");
     KT_FAIL(PARSE(&options, "local"), KVS_ERR_ARGUMENT, "\"local\"");
     KT_FAIL(PARSE(&options, ""), KVS_ERR_ARGUMENT, "\"\"");
@@ -188,6 +206,7 @@ static const kt_test_t tests[] = {
     KT_TEST(a_value_stands_behind_or_after_an_equals_sign),
     KT_TEST(some_options_have_a_letter),
     KT_TEST(workers_have_one_device_each_unless_told),
+    KT_TEST(arrays_lie_on_the_host_unless_told_or_for_nccl),
     KT_TEST(a_threshold_is_any_number),
     KT_TEST(an_optimizer_is_as_given),
     KT_TEST(a_resumed_run_has_the_saved_optimizer),
