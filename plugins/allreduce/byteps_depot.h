@@ -52,7 +52,8 @@ typedef enum byteps_seating {
 enum {
     BYTEPS_TOLD = 1,    /* that it failed */
     BYTEPS_AT_HOME = 2, /* it has come to who sums for its host, */
-    BYTEPS_LISTENS = 4  /* who has said so, and is told of a failure as those who wait are */
+    BYTEPS_LISTENS = 4, /* who has said so, and is told of a failure as those who wait are */
+    BYTEPS_URGED = 8    /* that others wait for it */
 };
 
 /* The n-th use of a key: here while a block of it is pending, or somebody has to be told of its failure. */
@@ -67,7 +68,7 @@ struct byteps_exchange {
     int first;        /* whose it is; -1: nobody's yet */
     int64_t begun_ns; /* of the wait: when it began, or a block was last summed */
     int64_t came_ns;  /* when a block last came */
-    bool wanted, reported;
+    bool reported;
     int n_at_home;    /* of a host: how many its server knows to be here */
     int64_t moved_ns; /* of a host: when something last went to a server, or came from there */
     byteps_pending_t *blocks, *last_block;

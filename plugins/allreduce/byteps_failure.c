@@ -274,8 +274,8 @@ static void report(const byteps_exchange_t *exchange)
             text.bytes);
 }
 
-/* Somebody may hold its blocks back, as others are on their way. */
-static void tell_wanted(const byteps_exchange_t *exchange)
+/* Somebody may hold its blocks back, as others are on their way: each is told once, as soon as it is missed. */
+static void tell_wanted(byteps_exchange_t *exchange)
 {
     byteps_header_t header = {.kind = BYTEPS_WANTED,
                               .id = exchange->header.id,
@@ -283,7 +283,8 @@ static void tell_wanted(const byteps_exchange_t *exchange)
                               .n_ranks = exchange->seating == BYTEPS_HOSTS};
 
     for (int w = 0; w < exchange->depot->n_workers; w++) {
-        if (is_missed(exchange, w)) {
+        if ((exchange->marks[w] & BYTEPS_URGED) == 0 && is_missed(exchange, w)) {
+            exchange->marks[w] |= BYTEPS_URGED;
             byteps_depot_say(exchange->depot, w, &header, NULL);
         }
     }
@@ -296,8 +297,7 @@ static void look_at_open(byteps_exchange_t *exchange, int64_t now_ns)
     int64_t grace_ms = timeout_ms < GRACE_MS ? timeout_ms : GRACE_MS;
     int64_t waited = now_ns - exchange->begun_ns;
 
-    if (!exchange->wanted && waited >= WANTED_NS) {
-        exchange->wanted = true;
+    if (waited >= WANTED_NS) {
         tell_wanted(exchange);
     }
     if (!exchange->reported && waited >= REPORT_NS) {

@@ -110,6 +110,23 @@ static void keys_go_in_any_order(void)
     job_close(&job);
 }
 
+/* Half of the ranks begin with one key, half with the other, so that whom the others wait for is not the same
+ * for all parts of a key. */
+static void whoever_is_waited_for_goes_on(void)
+{
+    job_t job = job_open_as("byteps", NULL, 0);
+
+    for (int round = 0; round < 5; round++) {
+        many_t many = many_new(2, 300000);
+        size_t first = 2 * job.rank < job.n_workers ? 0 : 1;
+
+        many_begin(&job, &many, first, kvs_key_int((int64_t)first), 0);
+        many_begin(&job, &many, 1 - first, kvs_key_int((int64_t)(1 - first)), 0);
+        many_finish(&job, &many);
+    }
+    job_close(&job);
+}
+
 static void a_key_is_used_again_and_again(void)
 {
     job_t job = job_open_as("byteps", NULL, 0);
@@ -255,10 +272,15 @@ static void servers_show_their_stores(void)
 }
 
 static const kt_test_t tests[] = {
-    KT_TEST(sums_have_the_bits_of_local),   KT_TEST(keys_go_in_any_order),
-    KT_TEST(a_key_is_used_again_and_again), KT_TEST(broadcasts_are_real),
-    KT_TEST(two_stores_share_no_keys),      KT_TEST(the_launcher_s_variables_are_enough),
-    KT_TEST(seventy_thousand_keys),         KT_TEST(more_than_four_gib),
+    KT_TEST(sums_have_the_bits_of_local),
+    KT_TEST(keys_go_in_any_order),
+    KT_TEST(whoever_is_waited_for_goes_on),
+    KT_TEST(a_key_is_used_again_and_again),
+    KT_TEST(broadcasts_are_real),
+    KT_TEST(two_stores_share_no_keys),
+    KT_TEST(the_launcher_s_variables_are_enough),
+    KT_TEST(seventy_thousand_keys),
+    KT_TEST(more_than_four_gib),
     KT_TEST(servers_show_their_stores),
 };
 
