@@ -85,7 +85,8 @@ lacks_gpus() {
 
 configure_and_build() {
     # again after something was installed, which may be what a backend was left out for
-    if [ -n "$missing" ] || lacks_gpus "$@" || { [ ! -f "$build/Makefile" ] && [ ! -f "$build/build.ninja" ]; }; then
+    if [ -n "$missing" ] || lacks_gpus "$@" ||
+        { [ ! -f "$build/Makefile" ] && [ ! -f "$build/build.ninja" ]; }; then
         step "configuring $build"
         cmake -S "$top" -B "$build" || fail "cmake cannot configure the build: its words are above"
     fi
