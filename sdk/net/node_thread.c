@@ -37,6 +37,24 @@ static void wake_everyone(kvs_net_node_t *node)
     }
 }
 
+/* Nothing reaches the peer any more; what was sent to it ends with the error. */
+static void give_up(kvs_net_node_t *node, net_peer_t *peer, kvs_status_t status, const char *text,
+                    int linger_ms)
+{
+    peer->gone_status = status;
+    peer->gone_text = strdup(text);
+    atomic_store_explicit(&peer->gone, true, memory_order_release);
+    for (int i = 0; i < node->job->settings.n_lanes; i++) {
+        net_lane_close(&peer->lanes[i], status, peer->gone_text == NULL ? "" : peer->gone_text,
+                       linger_ms);
+    }
+}
+
+static bool is_given_up(const net_peer_t *peer)
+{
+    return atomic_load_explicit(&peer->gone, memory_order_relaxed) || peer->pub.is_self;
+}
+
 void net_node_end(kvs_net_node_t *node, kvs_status_t status, const char *text)
 {
     if (net_node_phase(node) == NET_ENDED) {
@@ -53,22 +71,21 @@ void net_node_end(kvs_net_node_t *node, kvs_status_t status, const char *text)
     pthread_mutex_unlock(&node->lock);
     net_node_emit(node,
                   &(kvs_net_event_t){.kind = KVS_NET_EVENT_ENDED, .status = status, .text = text});
+    for (uint32_t i = 0; status != KVS_OK && i < node->n_peers; i++) {
+        if (!is_given_up(&node->peers[i])) {
+            give_up(node, &node->peers[i], status, text, LINGER_MS);
+        }
+    }
 }
 
 void net_node_lose(kvs_net_node_t *node, net_peer_t *peer, kvs_net_event_kind_t kind,
                    kvs_status_t status, const char *text, int linger_ms)
 {
-    if (atomic_load_explicit(&peer->gone, memory_order_relaxed) || peer->pub.is_self) {
+    if (is_given_up(peer)) {
         return;
     }
-    peer->gone_status = status;
-    peer->gone_text = strdup(text);
     peer->is_dead = kind == KVS_NET_EVENT_DEAD;
-    atomic_store_explicit(&peer->gone, true, memory_order_release);
-    for (int i = 0; i < node->job->settings.n_lanes; i++) {
-        net_lane_close(&peer->lanes[i], status, peer->gone_text == NULL ? "" : peer->gone_text,
-                       linger_ms);
-    }
+    give_up(node, peer, status, text, linger_ms);
     net_node_emit(
         node, &(kvs_net_event_t){.kind = kind, .status = status, .peer = &peer->pub, .text = text});
 }

@@ -3,6 +3,8 @@
  * goes. Over loopback between job objects, and by name within one. */
 #include "crowd.h"
 
+#include "node.h"
+
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -492,6 +494,45 @@ static void what_is_left_at_the_deadline_is_cancelled(void)
     crowd_close(&crowd);
 }
 
+static void declare_dead(void *node)
+{
+    net_node_end(node, KVS_ERR_PEER, "declared dead");
+}
+
+static void what_a_node_declared_dead_has_sent_ends_with_an_error(void)
+{
+    static uint8_t body[100000];
+    kvs_net_send_t send = message_of("h", 1, body, sizeof(body));
+    pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+    receipt_t receipt = {.n = 0};
+    const kvs_net_peer_t *to;
+    member_t *from;
+    crowd_t crowd;
+
+    crowd_init(&crowd, 1, 1);
+    crowd_open(&crowd);
+    from = &crowd.worker[0];
+    to = crowd_peer(from, KVS_NET_SERVER, 0);
+    crowd.server[0].arg = &gate;
+    crowd.server[0].message = wait_at_gate;
+    pthread_mutex_lock(&gate);
+    for (int i = 0; i < 3; i++) {
+        send.done = i == 2 ? on_done : NULL;
+        send.arg = &receipt;
+        KT_OK(kvs_net_send(from->node, to, &send));
+    }
+    KT_OK(kvs_net_node_call(from->node, declare_dead, from->node));
+    kt_until(has_receipt, &receipt, "a receipt");
+    KT_INT(receipt.n, 1);
+    KT_INT(receipt.status, KVS_ERR_PEER);
+    KT_STR(receipt.text, "declared dead");
+    KT_FAIL(kvs_net_send(from->node, to, &send), KVS_ERR_PEER, "declared dead");
+    KT_INT(crowd_count_events(from, KVS_NET_EVENT_ENDED), 1);
+    KT_INT(crowd_count_events(from, KVS_NET_EVENT_DEAD), 0);
+    pthread_mutex_unlock(&gate);
+    crowd_close(&crowd);
+}
+
 /* ---- The I/O thread -------------------------------------------------------------------------- */
 
 typedef struct seen {
@@ -590,6 +631,7 @@ static const kt_test_t tests[] = {
     KT_TEST(closing_waits_until_all_is_received),
     KT_TEST(what_a_leaving_peer_did_not_receive_ends_with_an_error),
     KT_TEST(what_is_left_at_the_deadline_is_cancelled),
+    KT_TEST(what_a_node_declared_dead_has_sent_ends_with_an_error),
     KT_TEST(callbacks_cannot_wait_and_calls_run_on_their_thread),
     KT_TEST(a_call_can_be_waited_for_with_all_that_came_before),
 };

@@ -27,7 +27,18 @@ static bool has_ring(void *arg)
     return has;
 }
 
-/* Two workers, whose messages to the server go through rings. */
+static bool is_quiet(void *arg)
+{
+    net_lane_t *lane = lane_to(arg, KVS_NET_SERVER, 0);
+    bool quiet;
+
+    pthread_mutex_lock(&lane->lock);
+    quiet = lane->out.n_acked == lane->out.n_sent;
+    pthread_mutex_unlock(&lane->lock);
+    return quiet;
+}
+
+/* Two workers, whose messages to the server go through rings, in which neither side writes any more. */
 static void open_sharing(crowd_t *crowd)
 {
     crowd_init(crowd, 2, 1);
@@ -35,6 +46,7 @@ static void open_sharing(crowd_t *crowd)
     crowd_open(crowd);
     kt_until(has_ring, &crowd->worker[0], "a ring");
     kt_until(has_ring, &crowd->worker[1], "a ring");
+    kt_until(is_quiet, &crowd->worker[0], "all to be received");
 }
 
 /* The other worker still sends, and is received. */

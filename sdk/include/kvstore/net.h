@@ -211,7 +211,8 @@ typedef enum kvs_net_event_kind {
     KVS_NET_EVENT_STORE_CLOSED, /* servers: all workers have closed it; no message follows */
     KVS_NET_EVENT_ENDED         /* the job is over for this node, once and last: all workers have
                                  * left (0), the scheduler is gone, or we were refused or declared
-                                 * dead (ERR_PEER, `text`). Servers then close. */
+                                 * dead (ERR_PEER, `text`): what was sent, and was not received yet,
+                                 * then ends with that. Servers then close. */
 } kvs_net_event_kind_t;
 
 typedef struct kvs_net_event {
