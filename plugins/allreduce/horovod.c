@@ -37,13 +37,10 @@ static kvs_status_t open_worker(horovod_store_t *store, const kvs_net_settings_t
     hvd_job_t *job;
     kvs_status_t status = hvd_job_get(settings, &options, &job);
 
-    store->store.timeout_ms = kvs_option_ms(args->config, "timeout");
-    store->store.warning_ms = kvs_option_ms(args->config, "stall_warning");
+    store->store.member.timeout_ms = kvs_option_ms(args->config, "timeout");
+    store->store.member.warning_ms = kvs_option_ms(args->config, "stall_warning");
     if (status == KVS_OK) {
         status = hvd_store_open(&store->store, job, args);
-    }
-    if (status != KVS_OK) {
-        store->store.job = NULL;
     }
     return status;
 }
@@ -52,7 +49,7 @@ static kvs_status_t run(void *state, kvs_op_t *op)
 {
     horovod_store_t *store = state;
 
-    return store->store.job != NULL ? hvd_store_run(&store->store, op) : hvd_alone_run(op);
+    return store->store.member.job != NULL ? hvd_store_run(&store->store, op) : hvd_alone_run(op);
 }
 
 static kvs_status_t horovod_open(void *state, const kvs_open_args_t *args)
@@ -91,7 +88,7 @@ static kvs_status_t horovod_close(void *state, int64_t timeout_ms)
     if (store->scheduler != NULL) {
         return kvs_net_service_close(store->scheduler, ar_net_timeout(timeout_ms));
     }
-    return store->store.job != NULL ? hvd_store_close(&store->store, timeout_ms) : KVS_OK;
+    return store->store.member.job != NULL ? hvd_store_close(&store->store, timeout_ms) : KVS_OK;
 }
 
 /* ---- Operations ------------------------------------------------------------------------------------ */
@@ -106,7 +103,7 @@ static kvs_status_t horovod_run(void *state, kvs_op_t *op)
     horovod_store_t *store = state;
     kvs_status_t status = check_worker(store, "an operation");
 
-    if (status == KVS_OK && store->store.job != NULL && hvd_store_takes(&store->store, op)) {
+    if (status == KVS_OK && store->store.member.job != NULL && hvd_store_takes(&store->store, op)) {
         kvs_devhost_drain(store->devices); /* what is on its way through the host comes first */
         return hvd_store_run(&store->store, op);
     }
@@ -141,7 +138,7 @@ static kvs_status_t give(const horovod_store_t *store, const char *what, int in_
     kvs_status_t status = check_worker(store, what);
 
     if (status == KVS_OK) {
-        *ret = store->store.job != NULL ? in_job : alone;
+        *ret = store->store.member.job != NULL ? in_job : alone;
     }
     return status;
 }
@@ -150,21 +147,22 @@ static kvs_status_t horovod_rank(void *state, int *ret_rank)
 {
     const horovod_store_t *store = state;
 
-    return give(store, "rank", store->store.rank, 0, ret_rank);
+    return give(store, "rank", store->store.member.rank, 0, ret_rank);
 }
 
 static kvs_status_t horovod_num_workers(void *state, int *ret_num_workers)
 {
     const horovod_store_t *store = state;
 
-    return give(store, "num_workers", store->store.n_workers, 1, ret_num_workers);
+    return give(store, "num_workers", store->store.member.n_workers, 1, ret_num_workers);
 }
 
 static kvs_status_t horovod_local_rank(void *state, int *ret_local_rank)
 {
     const horovod_store_t *store = state;
-    int local =
-        store->store.job == NULL ? 0 : kvs_net_node_local_rank(hvd_job_node(store->store.job));
+    int local = store->store.member.job == NULL
+                    ? 0
+                    : kvs_net_node_local_rank(hvd_job_node(store->store.member.job));
 
     return give(store, "local_rank", local, 0, ret_local_rank);
 }
@@ -175,7 +173,9 @@ static kvs_status_t horovod_barrier(void *state)
     kvs_status_t status = check_worker(store, "barrier");
 
     kvs_devhost_drain(store->devices);
-    return status != KVS_OK || store->store.job == NULL ? status : hvd_store_barrier(&store->store);
+    return status != KVS_OK || store->store.member.job == NULL
+               ? status
+               : hvd_member_barrier(&store->store.member);
 }
 
 static kvs_status_t horovod_join_last(void *state, int *ret_last_rank)
@@ -184,7 +184,7 @@ static kvs_status_t horovod_join_last(void *state, int *ret_last_rank)
     kvs_status_t status = check_worker(store, "join");
 
     kvs_devhost_drain(store->devices);
-    if (status != KVS_OK || store->store.job == NULL) {
+    if (status != KVS_OK || store->store.member.job == NULL) {
         *ret_last_rank = 0;
         return status;
     }
@@ -207,7 +207,7 @@ static kvs_status_t gather(void *arg, const kvs_tensor_t *value, const kvs_tenso
 {
     const gather_t *call = arg;
 
-    return call->store->store.job != NULL
+    return call->store->store.member.job != NULL
                ? hvd_store_allgather(&call->store->store, call->key, value, out)
                : hvd_alone_allgather(value, out);
 }
@@ -248,12 +248,12 @@ static kvs_status_t horovod_num_dead_nodes(void *state, const char *role, int64_
     int mask = strcmp(role, "worker") == 0 ? KVS_NET_WORKER : KVS_NET_SCHEDULER;
     kvs_status_t status = check_worker(store, "num_dead_nodes");
 
-    if (status != KVS_OK || store->store.job == NULL || strcmp(role, "server") == 0) {
+    if (status != KVS_OK || store->store.member.job == NULL || strcmp(role, "server") == 0) {
         *ret_dead = 0;
         return status;
     }
-    return kvs_net_node_num_dead(hvd_job_node(store->store.job), mask, timeout_ms,
-                                 ar_net_timeout(store->store.timeout_ms), ret_dead);
+    return kvs_net_node_num_dead(hvd_job_node(store->store.member.job), mask, timeout_ms,
+                                 ar_net_timeout(store->store.member.timeout_ms), ret_dead);
 }
 
 static kvs_status_t horovod_run_server(void *state)
@@ -273,8 +273,8 @@ static void horovod_cancel(void *state)
     kvs_devhost_cancel(store->devices);
     if (store->scheduler != NULL) {
         kvs_net_service_cancel(store->scheduler);
-    } else if (store->store.job != NULL) {
-        hvd_store_cancel(&store->store);
+    } else if (store->store.member.job != NULL) {
+        hvd_member_cancel(&store->store.member);
     }
 }
 

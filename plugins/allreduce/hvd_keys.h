@@ -7,14 +7,14 @@
 
 #include <kvstore/plugin.h>
 
-typedef struct hvd_item hvd_item_t;
+typedef struct hvd_turn hvd_turn_t;
 
 typedef struct hvd_key {
     struct hvd_key *chain;
     int64_t number;
     char *name;               /* NULL: the key is its number */
     uint64_t digest;          /* of these two */
-    hvd_item_t *first, *last; /* the first is being exchanged; guarded by the store's lock */
+    hvd_turn_t *first, *last; /* the first is being exchanged; guarded by the member's lock */
     uint64_t n_exchanges;     /* asked for in this epoch; as is */
     uint32_t epoch;           /* this */
 } hvd_key_t;

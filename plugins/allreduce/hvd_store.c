@@ -7,65 +7,32 @@
 #include <kvstore/allreduce.h>
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-#define CANCEL_LOOK_NS 100000000 /* how often who waits looks whether the store was cancelled */
-
-struct hvd_op {
-    kvs_op_t *pub;
-    hvd_store_t *store;
-    size_t n_left; /* items, and one for the call that begins it; guarded by the store's lock */
-    kvs_status_t status;
-    size_t list_index; /* of the item whose error this is */
-    char *text;
-    bool is_on_devices;
-};
 
 /* ---- Life -------------------------------------------------------------------------------------- */
 
 kvs_status_t hvd_store_open(hvd_store_t *store, hvd_job_t *job, const kvs_open_args_t *args)
 {
-    kvs_status_t status;
+    kvs_status_t status = hvd_member_open(&store->member, job, args);
 
-    store->job = job;
-    hvd_job_use(job);
-    status = hvd_job_open_store(job, args, store->timeout_ms, &store->net);
-    if (status != KVS_OK) {
-        hvd_job_unuse(job);
-        return status;
+    if (status == KVS_OK) {
+        store->quick = hvd_engine_quick(job);
+        pthread_mutex_init(&store->streams.host.lock, NULL);
     }
-    store->number = kvs_net_store_number(store->net);
-    store->quick = hvd_engine_quick(job);
-    pthread_mutex_init(&store->streams.host.lock, NULL);
-    store->rank = kvs_net_node_rank(hvd_job_node(job));
-    store->n_workers = kvs_net_node_count(hvd_job_node(job), KVS_NET_WORKER);
-    pthread_mutex_init(&store->lock, NULL);
-    return KVS_OK;
+    return status;
 }
 
 kvs_status_t hvd_store_close(hvd_store_t *store, int64_t timeout_ms)
 {
-    kvs_status_t status;
+    kvs_status_t status = hvd_member_close(&store->member, timeout_ms);
 
-    hvd_job_say_closed(store->job, store->number);
-    status = kvs_net_store_close(store->net, timeout_ms == 0 ? -1 : timeout_ms);
-    hvd_job_unuse(store->job);
-    hvd_keys_release(&store->keys);
     hvd_keys_release(&store->gather_keys);
     pthread_mutex_destroy(&store->streams.host.lock);
-    pthread_mutex_destroy(&store->lock);
     return status;
 }
 
 /* ---- What is asked for ---------------------------------------------------------------------------- */
-
-static const char *verb_name(const kvs_op_t *op)
-{
-    return op->verb == KVS_VERB_PUSHPULL ? "pushpull" : "broadcast";
-}
 
 /* NULL: no memory. */
 static hvd_key_t *key_of(hvd_store_t *store, const kvs_group_t *group)
@@ -73,7 +40,7 @@ static hvd_key_t *key_of(hvd_store_t *store, const kvs_group_t *group)
     hvd_entry_t *entry = group->key->state;
 
     if (entry->key == NULL) {
-        entry->key = hvd_keys_get(&store->keys, group->key);
+        entry->key = hvd_keys_get(&store->member.keys, group->key);
     }
     return entry->key;
 }
@@ -90,30 +57,13 @@ static uint64_t count_of(const hvd_store_t *store, hvd_key_t *key)
     return (uint64_t)key->epoch << 40 | key->n_exchanges;
 }
 
-static void fill_ask(const hvd_store_t *store, const hvd_item_t *item, uint64_t count,
-                     hvd_ask_t *ret_ask)
+static kvs_status_t ask_for(hvd_item_t *item, uint64_t count)
 {
-    const kvs_tensor_t *value = &item->group->values[0];
-    const kvs_key_entry_t *key = item->group->key;
+    const hvd_store_t *store = item->turn.op->store;
+    const struct hvd_device *device = item->turn.pending.device;
 
-    *ret_ask =
-        (hvd_ask_t){.store = store->number,
-                    .what = (uint8_t)item->pending.what,
-                    .dtype = (uint8_t)item->pending.dtype,
-                    .reduce = (uint8_t)item->pending.reduce,
-                    .root = item->pending.root,
-                    .priority = item->op->pub->priority,
-                    .ndim = value->ndim,
-                    .extra = item->pending.device != NULL ? hvd_device_mask(item->pending.device)
-                                                          : item->rows.rows.n_rows,
-                    .count = count,
-                    .timeout_ms = store->timeout_ms,
-                    .warning_ms = store->warning_ms,
-                    .is_text = key->name != NULL,
-                    .number = key->number,
-                    .text = key->name,
-                    .n_text = key->name == NULL ? 0 : (uint32_t)strlen(key->name)};
-    memcpy(ret_ask->shape, value->shape, (size_t)value->ndim * sizeof(int64_t));
+    return hvd_turn_ask(&item->turn, &store->member,
+                        device != NULL ? hvd_device_mask(device) : item->rows.rows.n_rows, count);
 }
 
 /* ---- The end of items and operations ---------------------------------------------------------------- */
@@ -124,22 +74,20 @@ static void release_item(hvd_item_t *item)
         hvd_held_release(&item->held);
     }
     hvd_rows_release(&item->rows);
-    hvd_device_close(item->pending.device);
-    item->pending.device = NULL;
+    hvd_device_close(item->turn.pending.device);
+    item->turn.pending.device = NULL;
 }
 
 static void finish(hvd_op_t *op)
 {
     kvs_op_t *pub = op->pub;
-    kvs_status_t status = op->status;
+    hvd_store_t *store = op->store;
+    kvs_status_t status = hvd_op_result(op);
     bool is_shared = (pub->flags & KVS_OP_SHARED) != 0;
     kvs_tensor_t *held = is_shared ? calloc(pub->n_groups, sizeof(*held)) : NULL;
 
-    if (status != KVS_OK) {
-        (void)kvs_fail(status, "%s", op->text == NULL ? "no memory for the text" : op->text);
-    }
     if (is_shared && held == NULL) {
-        status = kvs_fail(KVS_ERR_NO_MEMORY, "%s: no memory for its outs", verb_name(pub));
+        status = kvs_fail(KVS_ERR_NO_MEMORY, "%s: no memory for its outs", hvd_verb_name(pub));
     }
     for (size_t g = 0; held != NULL && g < pub->n_groups; g++) {
         held[g] = ((hvd_item_t *)pub->groups[g].state)->held;
@@ -151,54 +99,31 @@ static void finish(hvd_op_t *op)
         release_item(pub->groups[g].state);
     }
     free(held);
-    free(op->text);
-    atomic_fetch_sub_explicit(&op->store->n_pending, 1, memory_order_release);
+    atomic_fetch_sub_explicit(&store->n_pending, 1, memory_order_release);
     free(op);
     kvs_devhost_complete(pub, status);
-}
-
-static void note_error_locked(hvd_op_t *op, const hvd_item_t *item, kvs_status_t status,
-                              const char *text)
-{
-    const kvs_key_entry_t *key = item->group->key;
-    char *whole = NULL;
-    int n;
-
-    if (op->status != KVS_OK && op->list_index < item->group->list_index) {
-        return;
-    }
-    n = key->name != NULL
-            ? asprintf(&whole, "%s: key '%s': %s", verb_name(op->pub), key->name, text)
-            : asprintf(&whole, "%s: key %" PRId64 ": %s", verb_name(op->pub), key->number, text);
-    free(op->text);
-    op->text = n < 0 ? NULL : whole;
-    op->status = status;
-    op->list_index = item->group->list_index;
 }
 
 /* The item is its key's first no longer. Gives the one that is now, and its count. */
 static hvd_item_t *leave_key(hvd_item_t *item, kvs_status_t status, const char *text,
                              uint64_t *ret_count, bool *ret_is_last)
 {
-    hvd_op_t *op = item->op;
+    hvd_op_t *op = item->turn.op;
     hvd_store_t *store = op->store;
-    hvd_key_t *key = item->key;
-    hvd_item_t *next;
+    hvd_turn_t *next;
 
-    pthread_mutex_lock(&store->lock);
+    pthread_mutex_lock(&store->member.lock);
     if (status != KVS_OK) {
-        note_error_locked(op, item, status, text);
+        hvd_op_note_error_locked(op, &item->turn, status, text);
     }
-    next = item->next;
-    key->first = next;
-    key->last = next == NULL ? NULL : key->last;
+    next = hvd_turn_leave_locked(&item->turn);
     if (next != NULL) {
-        *ret_count = count_of(store, key);
-        key->n_exchanges++;
+        *ret_count = count_of(store, next->key);
+        next->key->n_exchanges++;
     }
     *ret_is_last = --op->n_left == 0;
-    pthread_mutex_unlock(&store->lock);
-    return next;
+    pthread_mutex_unlock(&store->member.lock);
+    return (hvd_item_t *)next;
 }
 
 /* An item has ended; the next of its key is asked for, or ends as well if that can't be done. */
@@ -207,16 +132,13 @@ static void end_item(hvd_item_t *item, kvs_status_t status, const char *text)
     char *own_text = NULL;
 
     while (item != NULL) {
-        hvd_op_t *op = item->op;
-        hvd_store_t *store = op->store;
+        hvd_op_t *op = item->turn.op;
         uint64_t count = 0;
         bool is_last;
         hvd_item_t *next = leave_key(item, status, text, &count, &is_last);
-        hvd_ask_t ask;
 
         if (next != NULL) {
-            fill_ask(store, next, count, &ask);
-            status = hvd_job_ask(store->job, &next->pending, &ask);
+            status = ask_for(next, count);
             next = status == KVS_OK ? NULL : next;
         }
         if (next != NULL) {
@@ -253,7 +175,7 @@ static kvs_status_t run_rows(hvd_pending_t *pending, hvd_job_t *job, const ar_pa
 {
     hvd_item_t *item = (hvd_item_t *)pending;
 
-    return hvd_rows_run(job, party, &item->rows, extra, pending->reduce, item->group,
+    return hvd_rows_run(job, party, &item->rows, extra, pending->reduce, item->turn.group,
                         &pending->own);
 }
 
@@ -262,30 +184,32 @@ static kvs_status_t prepare_rows(hvd_item_t *item)
 {
     kvs_status_t status;
 
-    if (item->pending.reduce != KVS_REDUCE_SUM && item->pending.reduce != KVS_REDUCE_AVERAGE) {
+    if (item->turn.pending.reduce != KVS_REDUCE_SUM &&
+        item->turn.pending.reduce != KVS_REDUCE_AVERAGE) {
         return kvs_fail(KVS_ERR_NOT_IMPLEMENTED,
                         "pushpull: of row-sparse values there are the sum and the average only");
     }
-    status = hvd_rows_make(item->group, &item->rows);
+    status = hvd_rows_make(item->turn.group, &item->rows);
     item->held.rows = &item->rows.rows;
-    item->pending.what = HVD_ROWS;
-    item->pending.run = run_rows;
+    item->turn.pending.what = HVD_ROWS;
+    item->turn.pending.run = run_rows;
     return status;
 }
 
-static kvs_status_t prepare(hvd_op_t *op, const kvs_group_t *group)
+static kvs_status_t prepare(hvd_op_t *op, kvs_group_t *group, bool on_devices)
 {
     hvd_item_t *item = group->state;
+    hvd_store_t *store = op->store;
     const kvs_tensor_t *value = &group->values[0];
     bool holds = (op->pub->flags & KVS_OP_SHARED) != 0;
 
-    item->op = op;
-    item->group = group;
-    item->key = key_of(op->store, group);
-    if (item->key == NULL) {
-        return kvs_fail(KVS_ERR_NO_MEMORY, "%s: no memory for a key", verb_name(op->pub));
+    item->turn.op = op;
+    item->turn.group = group;
+    item->turn.key = key_of(store, group);
+    if (item->turn.key == NULL) {
+        return kvs_fail(KVS_ERR_NO_MEMORY, "%s: no memory for a key", hvd_verb_name(op->pub));
     }
-    item->pending =
+    item->turn.pending =
         (hvd_pending_t){.what = op->pub->verb == KVS_VERB_PUSHPULL ? HVD_REDUCE : HVD_BROADCAST,
                         .reduce = (int)op->pub->reduce,
                         .dtype = kvs_dtype_index(value->dtype),
@@ -295,11 +219,11 @@ static kvs_status_t prepare(hvd_op_t *op, const kvs_group_t *group)
                                   .n_values = group->n_values,
                                   .outs = group->outs,
                                   .n_outs = group->n_outs},
-                        .timeout_ms = op->store->timeout_ms,
+                        .timeout_ms = store->member.timeout_ms,
                         .end = on_end};
-    if (op->is_on_devices) {
-        return hvd_device_open(hvd_engine_nccl(op->store->job), &op->store->streams, group,
-                               op->store->timeout_ms, &item->pending.device);
+    if (on_devices) {
+        return hvd_device_open(hvd_engine_nccl(store->member.job), &store->streams, group,
+                               store->member.timeout_ms, &item->turn.pending.device);
     }
     if (value->rows != NULL) {
         return prepare_rows(item);
@@ -310,22 +234,22 @@ static kvs_status_t prepare(hvd_op_t *op, const kvs_group_t *group)
         if (status != KVS_OK) {
             return status;
         }
-        item->pending.piece.values = &item->held;
-        item->pending.piece.n_values = 1;
+        item->turn.pending.piece.values = &item->held;
+        item->turn.pending.piece.n_values = 1;
     }
     if (holds) {
-        item->pending.piece.outs = &item->held;
-        item->pending.piece.n_outs = 1;
+        item->turn.pending.piece.outs = &item->held;
+        item->turn.pending.piece.n_outs = 1;
     }
     return KVS_OK;
 }
 
-static kvs_status_t prepare_all(hvd_op_t *op)
+static kvs_status_t prepare_all(hvd_op_t *op, bool on_devices)
 {
     kvs_status_t status = KVS_OK;
 
     for (size_t g = 0; g < op->pub->n_groups && status == KVS_OK; g++) {
-        status = prepare(op, &op->pub->groups[g]);
+        status = prepare(op, &op->pub->groups[g], on_devices);
     }
     for (size_t g = 0; g < op->pub->n_groups && status != KVS_OK; g++) {
         release_item(op->pub->groups[g].state);
@@ -333,34 +257,21 @@ static kvs_status_t prepare_all(hvd_op_t *op)
     return status;
 }
 
-/* Put the item behind others of its key. Gives whether there are none, and then its count. */
-static bool join_key_locked(hvd_store_t *store, hvd_item_t *item, uint64_t *ret_count)
-{
-    hvd_key_t *key = item->key;
-
-    if (key->first != NULL) {
-        key->last->next = item;
-        key->last = item;
-        return false;
-    }
-    key->first = key->last = item;
-    *ret_count = count_of(store, key);
-    key->n_exchanges++;
-    return true;
-}
-
 static void begin_item(hvd_store_t *store, hvd_item_t *item)
 {
+    hvd_key_t *key = item->turn.key;
     uint64_t count = 0;
     bool is_first;
-    hvd_ask_t ask;
 
-    pthread_mutex_lock(&store->lock);
-    is_first = join_key_locked(store, item, &count);
-    pthread_mutex_unlock(&store->lock);
+    pthread_mutex_lock(&store->member.lock);
+    is_first = hvd_turn_join_locked(&item->turn);
     if (is_first) {
-        fill_ask(store, item, count, &ask);
-        kvs_status_t status = hvd_job_ask(store->job, &item->pending, &ask);
+        count = count_of(store, key);
+        key->n_exchanges++;
+    }
+    pthread_mutex_unlock(&store->member.lock);
+    if (is_first) {
+        kvs_status_t status = ask_for(item, count);
 
         if (status != KVS_OK) {
             char *text = strdup(kvs_plugin_host->last_error());
@@ -376,16 +287,14 @@ static kvs_status_t begin(hvd_store_t *store, kvs_op_t *pub)
     hvd_op_t *op = calloc(1, sizeof(*op));
     size_t n_groups = pub->n_groups;
     kvs_status_t status;
-    bool is_over;
 
     if (op == NULL) {
-        return kvs_fail(KVS_ERR_NO_MEMORY, "%s: no memory", verb_name(pub));
+        return kvs_fail(KVS_ERR_NO_MEMORY, "%s: no memory", hvd_verb_name(pub));
     }
     op->pub = pub;
     op->store = store;
     op->n_left = n_groups + 1;
-    op->is_on_devices = hvd_store_takes(store, pub);
-    status = prepare_all(op);
+    status = prepare_all(op, hvd_store_takes(store, pub));
     if (status != KVS_OK) {
         free(op);
         return status;
@@ -394,10 +303,7 @@ static kvs_status_t begin(hvd_store_t *store, kvs_op_t *pub)
     for (size_t g = 0; g < n_groups; g++) {
         begin_item(store, pub->groups[g].state);
     }
-    pthread_mutex_lock(&store->lock);
-    is_over = --op->n_left == 0;
-    pthread_mutex_unlock(&store->lock);
-    if (is_over) {
+    if (hvd_op_let_go(op, &store->member)) {
         finish(op);
     }
     return KVS_OK;
@@ -433,7 +339,7 @@ static bool run_quick(hvd_store_t *store, kvs_op_t *op)
         !is_quick(store, op, (uint64_t)piece.n_elems * kvs_dtype_bytes(dtype))) {
         return false;
     }
-    call.digest = hvd_mix(hvd_mix(key->digest, store->number), count_of(store, key));
+    call.digest = hvd_mix(hvd_mix(key->digest, store->member.number), count_of(store, key));
     call.digest = hvd_mix(call.digest, op->verb << 24 | (uint32_t)call.reduce << 16 |
                                            (uint32_t)dtype << 8 | (uint32_t)value->ndim);
     for (int32_t i = 0; i < value->ndim; i++) {
@@ -449,15 +355,15 @@ static bool run_quick(hvd_store_t *store, kvs_op_t *op)
 
 bool hvd_store_takes(const hvd_store_t *store, const kvs_op_t *op)
 {
-    return op->n_groups > 0 && hvd_device_takes(op) && hvd_engine_nccl(store->job) != NULL;
+    return op->n_groups > 0 && hvd_device_takes(op) && hvd_engine_nccl(store->member.job) != NULL;
 }
 
 kvs_status_t hvd_store_run(hvd_store_t *store, kvs_op_t *op)
 {
-    kvs_status_t status = hvd_job_check(store->job);
+    kvs_status_t status = hvd_job_check(store->member.job);
 
     if (status != KVS_OK) {
-        return kvs_fail_context(status, "%s", verb_name(op));
+        return kvs_fail_context(status, "%s", hvd_verb_name(op));
     }
     if (op->reduce > KVS_REDUCE_MAX) {
         return kvs_fail(KVS_ERR_ARGUMENT, "pushpull: reduction %u is none of KVS_REDUCE_...",
@@ -469,27 +375,11 @@ kvs_status_t hvd_store_run(hvd_store_t *store, kvs_op_t *op)
     if (op->n_groups == 1 && (op->flags & KVS_OP_SHARED) == 0 && run_quick(store, op)) {
         return KVS_OK;
     }
-    status = hvd_engine_check_host(store->job);
-    return status == KVS_OK ? begin(store, op) : kvs_fail_context(status, "%s", verb_name(op));
+    status = hvd_engine_check_host(store->member.job);
+    return status == KVS_OK ? begin(store, op) : kvs_fail_context(status, "%s", hvd_verb_name(op));
 }
 
 /* ---- Calls that wait -------------------------------------------------------------------------------- */
-
-kvs_status_t hvd_store_barrier(hvd_store_t *store)
-{
-    kvs_status_t status = hvd_job_check(store->job);
-
-    if (status == KVS_OK) {
-        status = kvs_net_store_barrier(store->net, store->timeout_ms == 0 ? -1 : store->timeout_ms);
-    }
-    return status == KVS_OK ? KVS_OK : kvs_fail_context(status, "barrier");
-}
-
-void hvd_store_cancel(hvd_store_t *store)
-{
-    atomic_store_explicit(&store->cancelled, true, memory_order_relaxed);
-    kvs_net_store_cancel(store->net);
-}
 
 /* A call that waits until its pending has ended. */
 typedef struct waiter {
@@ -523,17 +413,10 @@ static bool wait_until_ended(hvd_store_t *store, waiter_t *waiter)
 
     pthread_mutex_lock(&waiter->lock);
     while (!waiter->has_ended && !gave_up) {
-        struct timespec until;
-
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += CANCEL_LOOK_NS;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
-        (void)pthread_cond_timedwait(&waiter->changed, &waiter->lock, &until);
-        /* acquire is not needed: nothing else is told by it */
-        if (!waiter->has_ended && atomic_load_explicit(&store->cancelled, memory_order_relaxed)) {
+        hvd_member_pause(&waiter->changed, &waiter->lock);
+        if (!waiter->has_ended && hvd_member_is_cancelled(&store->member)) {
             pthread_mutex_unlock(&waiter->lock);
-            gave_up = hvd_job_give_up(store->job, &waiter->pending);
+            gave_up = hvd_job_give_up(store->member.job, &waiter->pending);
             pthread_mutex_lock(&waiter->lock);
         }
     }
@@ -549,7 +432,7 @@ static kvs_status_t ask_and_wait(hvd_store_t *store, waiter_t *waiter, hvd_ask_t
     pthread_mutex_init(&waiter->lock, NULL);
     pthread_cond_init(&waiter->changed, NULL);
     waiter->pending.end = wake;
-    status = hvd_job_ask(store->job, &waiter->pending, ask);
+    status = hvd_job_ask(store->member.job, &waiter->pending, ask);
     if (status == KVS_OK && !wait_until_ended(store, waiter)) {
         status = kvs_fail(KVS_ERR_CANCELLED, "the store was cancelled");
     } else if (status == KVS_OK && waiter->status != KVS_OK) {
@@ -563,11 +446,11 @@ static kvs_status_t ask_and_wait(hvd_store_t *store, waiter_t *waiter, hvd_ask_t
 
 kvs_status_t hvd_store_join(hvd_store_t *store, int *ret_last_rank)
 {
-    waiter_t waiter = {.pending = {.what = HVD_JOIN, .timeout_ms = store->timeout_ms}};
-    hvd_ask_t ask = {.store = store->number,
+    waiter_t waiter = {.pending = {.what = HVD_JOIN, .timeout_ms = store->member.timeout_ms}};
+    hvd_ask_t ask = {.store = store->member.number,
                      .what = HVD_JOIN,
-                     .timeout_ms = store->timeout_ms,
-                     .warning_ms = store->warning_ms};
+                     .timeout_ms = store->member.timeout_ms,
+                     .warning_ms = store->member.warning_ms};
     kvs_status_t status;
 
     if (atomic_load_explicit(&store->n_pending, memory_order_acquire) > 0) {
@@ -650,13 +533,13 @@ static kvs_status_t count_gather(hvd_store_t *store, const kvs_key_t *key, uint6
     kvs_key_entry_t entry = {.number = key->num, .name = key->str};
     hvd_key_t *known;
 
-    pthread_mutex_lock(&store->lock);
+    pthread_mutex_lock(&store->member.lock);
     known = hvd_keys_get(&store->gather_keys, &entry);
     if (known != NULL) {
         *ret_count = UINT64_C(1) << 63 | count_of(store, known);
         known->n_exchanges++;
     }
-    pthread_mutex_unlock(&store->lock);
+    pthread_mutex_unlock(&store->member.lock);
     return known != NULL ? KVS_OK : kvs_fail(KVS_ERR_NO_MEMORY, "no memory for a key");
 }
 
@@ -665,17 +548,17 @@ kvs_status_t hvd_store_allgather(hvd_store_t *store, const kvs_key_t *key,
 {
     gather_t gather = {.waiter = {.pending = {.what = HVD_GATHER,
                                               .dtype = kvs_dtype_index(value->dtype),
-                                              .timeout_ms = store->timeout_ms,
+                                              .timeout_ms = store->member.timeout_ms,
                                               .run = run_gather}},
                        .value = value,
                        .out = out};
-    hvd_ask_t ask = {.store = store->number,
+    hvd_ask_t ask = {.store = store->member.number,
                      .what = HVD_GATHER,
                      .dtype = (uint8_t)gather.waiter.pending.dtype,
                      .ndim = value->ndim,
                      .extra = value->shape[0],
-                     .timeout_ms = store->timeout_ms,
-                     .warning_ms = store->warning_ms,
+                     .timeout_ms = store->member.timeout_ms,
+                     .warning_ms = store->member.warning_ms,
                      .is_text = key->str != NULL,
                      .number = key->num,
                      .text = key->str,

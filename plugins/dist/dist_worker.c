@@ -3,6 +3,7 @@
  * core is told. What has to be read while the caller waits is read here, on the caller's thread. */
 #include "dist_worker.h"
 
+#include "deadline.h"
 #include "dist_place.h"
 
 #include <errno.h>
@@ -1030,22 +1031,11 @@ kvs_status_t dist_worker_run(dist_worker_t *worker, kvs_op_t *pub)
     return KVS_OK;
 }
 
-static struct timespec time_after(int64_t timeout_ms)
-{
-    struct timespec time;
-
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    time.tv_sec += timeout_ms / 1000;
-    time.tv_nsec += timeout_ms % 1000 * 1000000;
-    time.tv_sec += time.tv_nsec / 1000000000;
-    time.tv_nsec %= 1000000000;
-    return time;
-}
-
 /* Each operation ends at its own deadline; so do all, but in a row they may take longer. */
 kvs_status_t dist_worker_drain(dist_worker_t *worker)
 {
-    struct timespec deadline = time_after(2 * dist_patience_ms(worker->timeout_ms));
+    struct timespec deadline =
+        kvs_time_after(CLOCK_MONOTONIC, 2 * dist_patience_ms(worker->timeout_ms));
     kvs_status_t status = KVS_OK;
     int waited = 0;
 

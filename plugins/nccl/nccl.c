@@ -26,7 +26,7 @@ static kvs_status_t exchange(kvs_devstore_t *dev, const kvs_collective_item_t *i
     for (size_t i = 0; i < n_items; i++) {
         alone[i].at = items[i];
     }
-    status = nccl_exchange(alone, n_items, store->timeout_ms, ret_ticket);
+    status = nccl_exchange(alone, n_items, store->member.timeout_ms, ret_ticket);
     free(alone);
     return status;
 }
@@ -93,8 +93,8 @@ static kvs_status_t nccl_open(void *opened, const kvs_open_args_t *args)
     kvs_status_t status = ar_settings_read(args->config, &settings);
     char version[24];
 
-    store->timeout_ms = kvs_option_ms(args->config, "timeout");
-    store->warning_ms = kvs_option_ms(args->config, "stall_warning");
+    store->member.timeout_ms = kvs_option_ms(args->config, "timeout");
+    store->member.warning_ms = kvs_option_ms(args->config, "stall_warning");
     if (status != KVS_OK) {
         return status;
     }
@@ -123,7 +123,7 @@ static kvs_status_t nccl_close(void *opened, int64_t timeout_ms)
     if (store->scheduler != NULL) {
         return kvs_net_service_close(store->scheduler, ar_net_timeout(timeout_ms));
     }
-    if (store->job != NULL) {
+    if (store->member.job != NULL) {
         status = nccl_job_close(store, timeout_ms);
     }
     nccl_exchange_close(timeout_ms);
@@ -135,7 +135,7 @@ static uint32_t nccl_store_mode(void *opened)
 {
     const nccl_store_t *store = opened;
 
-    return store->job != NULL ? KVS_ASYNCHRONOUS : KVS_BLOCKING;
+    return store->member.job != NULL ? KVS_ASYNCHRONOUS : KVS_BLOCKING;
 }
 
 /* ---- Operations ------------------------------------------------------------------------------------ */
@@ -151,35 +151,35 @@ static kvs_status_t nccl_issue(void *opened, kvs_op_t *op)
     nccl_store_t *store = opened;
     kvs_status_t status = check_worker(store, "an operation");
 
-    return status == KVS_OK && store->job == NULL ? kvs_devstore_issue(store, op) : status;
+    return status == KVS_OK && store->member.job == NULL ? kvs_devstore_issue(store, op) : status;
 }
 
 static kvs_status_t nccl_init(void *opened, kvs_op_t *op)
 {
     nccl_store_t *store = opened;
 
-    return store->job != NULL ? nccl_job_run(store, op) : kvs_devstore_init(store, op);
+    return store->member.job != NULL ? nccl_job_run(store, op) : kvs_devstore_init(store, op);
 }
 
 static kvs_status_t nccl_push(void *opened, kvs_op_t *op)
 {
     nccl_store_t *store = opened;
 
-    return store->job != NULL ? nccl_job_run(store, op) : kvs_devstore_push(store, op);
+    return store->member.job != NULL ? nccl_job_run(store, op) : kvs_devstore_push(store, op);
 }
 
 static kvs_status_t nccl_pull(void *opened, kvs_op_t *op)
 {
     nccl_store_t *store = opened;
 
-    return store->job != NULL ? nccl_job_run(store, op) : kvs_devstore_pull(store, op);
+    return store->member.job != NULL ? nccl_job_run(store, op) : kvs_devstore_pull(store, op);
 }
 
 static kvs_status_t nccl_pushpull(void *opened, kvs_op_t *op)
 {
     nccl_store_t *store = opened;
 
-    return store->job != NULL ? nccl_job_run(store, op) : kvs_devstore_pushpull(store, op);
+    return store->member.job != NULL ? nccl_job_run(store, op) : kvs_devstore_pushpull(store, op);
 }
 
 static kvs_status_t nccl_broadcast(void *opened, kvs_op_t *op)
@@ -187,7 +187,7 @@ static kvs_status_t nccl_broadcast(void *opened, kvs_op_t *op)
     nccl_store_t *store = opened;
     kvs_status_t status;
 
-    if (store->job != NULL) {
+    if (store->member.job != NULL) {
         return nccl_job_run(store, op);
     }
     status = kvs_devstore_init(store, op);
@@ -201,7 +201,7 @@ static kvs_status_t begin_change(nccl_store_t *store, const char *what)
 {
     kvs_status_t status = check_worker(store, what);
 
-    if (status == KVS_OK && store->job != NULL) {
+    if (status == KVS_OK && store->member.job != NULL) {
         status = nccl_job_drain(store);
     }
     return status == KVS_OK ? KVS_OK : kvs_fail_context(status, "%s", what);
@@ -275,7 +275,7 @@ static kvs_status_t give(const nccl_store_t *store, const char *what, int in_job
     kvs_status_t status = check_worker(store, what);
 
     if (status == KVS_OK) {
-        *ret = store->job != NULL ? in_job : alone;
+        *ret = store->member.job != NULL ? in_job : alone;
     }
     return status;
 }
@@ -284,20 +284,21 @@ static kvs_status_t nccl_rank(void *opened, int *ret_rank)
 {
     const nccl_store_t *store = opened;
 
-    return give(store, "rank", store->rank, 0, ret_rank);
+    return give(store, "rank", store->member.rank, 0, ret_rank);
 }
 
 static kvs_status_t nccl_num_workers(void *opened, int *ret_num_workers)
 {
     const nccl_store_t *store = opened;
 
-    return give(store, "num_workers", store->n_workers, 1, ret_num_workers);
+    return give(store, "num_workers", store->member.n_workers, 1, ret_num_workers);
 }
 
 static kvs_status_t nccl_local_rank(void *opened, int *ret_local_rank)
 {
     const nccl_store_t *store = opened;
-    int local = store->job == NULL ? 0 : kvs_net_node_local_rank(hvd_job_node(store->job));
+    int local =
+        store->member.job == NULL ? 0 : kvs_net_node_local_rank(hvd_job_node(store->member.job));
 
     return give(store, "local_rank", local, 0, ret_local_rank);
 }
@@ -307,7 +308,8 @@ static kvs_status_t nccl_barrier(void *opened)
     nccl_store_t *store = opened;
     kvs_status_t status = check_worker(store, "barrier");
 
-    return status == KVS_OK && store->job != NULL ? nccl_job_barrier(store) : status;
+    return status == KVS_OK && store->member.job != NULL ? hvd_member_barrier(&store->member)
+                                                         : status;
 }
 
 static kvs_status_t nccl_num_dead_nodes(void *opened, const char *role, int64_t timeout_ms,
@@ -317,12 +319,12 @@ static kvs_status_t nccl_num_dead_nodes(void *opened, const char *role, int64_t 
     int mask = strcmp(role, "worker") == 0 ? KVS_NET_WORKER : KVS_NET_SCHEDULER;
     kvs_status_t status = check_worker(store, "num_dead_nodes");
 
-    if (status != KVS_OK || store->job == NULL || strcmp(role, "server") == 0) {
+    if (status != KVS_OK || store->member.job == NULL || strcmp(role, "server") == 0) {
         *ret_dead = 0;
         return status;
     }
-    return kvs_net_node_num_dead(hvd_job_node(store->job), mask, timeout_ms,
-                                 ar_net_timeout(store->timeout_ms), ret_dead);
+    return kvs_net_node_num_dead(hvd_job_node(store->member.job), mask, timeout_ms,
+                                 ar_net_timeout(store->member.timeout_ms), ret_dead);
 }
 
 static kvs_status_t nccl_run_server(void *opened)
@@ -341,8 +343,8 @@ static void nccl_cancel(void *opened)
 
     if (store->scheduler != NULL) {
         kvs_net_service_cancel(store->scheduler);
-    } else if (store->job != NULL) {
-        nccl_job_cancel(store);
+    } else if (store->member.job != NULL) {
+        hvd_member_cancel(&store->member);
     }
 }
 

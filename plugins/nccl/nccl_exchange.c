@@ -7,6 +7,8 @@
  * Lock order: issue_lock (calls of NCCL with a set, and the list of sets), then lock (what is under way). */
 #include "nccl_exchange.h"
 
+#include "deadline.h"
+
 #include <kvstore/allreduce.h>
 
 #include <pthread.h>
@@ -133,13 +135,8 @@ static void doom_locked(nccl_set_t *set, kvs_status_t status, const char *text)
 /* Wait, for some time, until nothing of the set is being aborted. */
 static int await_aborts_locked(const nccl_set_t *set, int64_t timeout_ms)
 {
-    struct timespec until;
+    struct timespec until = kvs_time_after(CLOCK_REALTIME, timeout_ms);
 
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += timeout_ms / 1000;
-    until.tv_nsec += timeout_ms % 1000 * 1000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
     while (set->n_aborting > 0 &&
            (timeout_ms == 0 ? pthread_cond_wait(&aborted, &lock)
                             : pthread_cond_timedwait(&aborted, &lock, &until)) == 0) {

@@ -5,51 +5,30 @@
  * end. */
 #include "nccl_job.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#define LOOK_MS      100 /* how often who waits looks whether the store was cancelled */
 #define FUSION_BYTES ((uint64_t)64 << 20) /* of small arrays in one exchange */
 
-typedef struct nccl_op nccl_op_t;
-
 /* One key of an operation. */
-struct hvd_item {
-    hvd_pending_t pending; /* first */
-    nccl_op_t *op;
-    kvs_group_t *group;
-    hvd_key_t *key;
-    hvd_item_t *next;  /* on its key */
+typedef struct nccl_part {
+    hvd_turn_t turn;   /* first */
     nccl_span_t span;  /* of an exchange */
     kvs_tensor_t held; /* of arrays that share memory: what the outs are to get; data NULL: none */
     bool is_awaited;   /* the operation must not end before the devices are done */
     kvs_status_t own;  /* what failed here alone, after the exchange */
     char *own_text;
     nccl_wait_t wait;
-};
+} nccl_part_t;
 
-struct nccl_op {
-    kvs_op_t *pub;
-    nccl_store_t *store;
-    size_t n_left; /* items, and one for the call that begins it; guarded by the store's lock */
-    kvs_status_t status;
-    size_t list_index; /* of the item whose error this is */
-    char *text;
-    hvd_item_t items[];
-};
+typedef struct nccl_op {
+    hvd_op_t base; /* first */
+    nccl_part_t items[];
+} nccl_op_t;
 
-static const char *verb_name(const kvs_op_t *op)
+static nccl_store_t *store_of(const nccl_part_t *item)
 {
-    static const char *const names[] = {[KVS_VERB_INIT] = "init",
-                                        [KVS_VERB_PUSH] = "push",
-                                        [KVS_VERB_PULL] = "pull",
-                                        [KVS_VERB_PUSHPULL] = "pushpull",
-                                        [KVS_VERB_BROADCAST] = "broadcast"};
-
-    return names[op->verb];
+    return item->turn.op->store;
 }
 
 static bool is_init(const kvs_op_t *op)
@@ -64,7 +43,7 @@ static bool is_shared(const kvs_op_t *op)
 
 /* ---- The end of items and operations ---------------------------------------------------------------- */
 
-static void release_item(nccl_store_t *store, hvd_item_t *item)
+static void release_item(nccl_store_t *store, nccl_part_t *item)
 {
     const kvs_provider_t *provider;
 
@@ -72,15 +51,15 @@ static void release_item(nccl_store_t *store, hvd_item_t *item)
     nccl_span_release(&item->span);
     if (item->held.data != NULL && kvs_provider_find(KVS_DEVICE_CUDA, &provider) == KVS_OK) {
         provider->free(item->held.device, item->held.data,
-                       (size_t)item->group->key->n_elems * (item->held.dtype.bits / 8));
+                       (size_t)item->turn.group->key->n_elems * (item->held.dtype.bits / 8));
     }
-    kvs_dev_marks_drop(&store->dev, item->group);
+    kvs_dev_marks_drop(&store->dev, item->turn.group);
 }
 
 /* An out's place among the outs of the call. */
 typedef struct place {
     size_t index;
-    const hvd_item_t *item;
+    const nccl_part_t *item;
     const kvs_tensor_t *out;
 } place_t;
 
@@ -100,7 +79,7 @@ static kvs_status_t write_places(const place_t *places, size_t n)
     for (size_t i = 0; i < n && status == KVS_OK; i++) {
         nccl_side_t side = {.device = places[i].item->held.device,
                             .got = places[i].item->held.data};
-        kvs_group_t group = *places[i].item->group;
+        kvs_group_t group = *places[i].item->turn.group;
         nccl_span_t span = {.provider = provider,
                             .group = &group,
                             .dtype = kvs_dtype_index(places[i].item->held.dtype),
@@ -125,15 +104,15 @@ static kvs_status_t write_shared(const nccl_op_t *op)
     place_t *places;
     kvs_status_t status;
 
-    for (size_t g = 0; g < op->pub->n_groups; g++) {
-        n_outs += op->items[g].held.data == NULL ? 0 : op->pub->groups[g].n_outs;
+    for (size_t g = 0; g < op->base.pub->n_groups; g++) {
+        n_outs += op->items[g].held.data == NULL ? 0 : op->base.pub->groups[g].n_outs;
     }
     places = malloc((n_outs + 1) * sizeof(*places));
     if (places == NULL) {
         return kvs_fail(KVS_ERR_NO_MEMORY, "no memory to put %zu outs in order", n_outs);
     }
-    for (size_t g = 0; g < op->pub->n_groups; g++) {
-        const kvs_group_t *group = &op->pub->groups[g];
+    for (size_t g = 0; g < op->base.pub->n_groups; g++) {
+        const kvs_group_t *group = &op->base.pub->groups[g];
 
         for (size_t i = 0; i < group->n_outs && op->items[g].held.data != NULL; i++) {
             places[n++] = (place_t){group->out_index[i], &op->items[g], &group->outs[i]};
@@ -147,69 +126,48 @@ static kvs_status_t write_shared(const nccl_op_t *op)
 
 static void finish(nccl_op_t *op)
 {
-    nccl_store_t *store = op->store;
-    kvs_op_t *pub = op->pub;
-    kvs_status_t status = op->status;
+    nccl_store_t *store = op->base.store;
+    kvs_op_t *pub = op->base.pub;
+    kvs_status_t status = hvd_op_result(&op->base);
 
-    if (status != KVS_OK) {
-        (void)kvs_fail(status, "%s", op->text == NULL ? "no memory for the text" : op->text);
-    } else if (is_shared(pub)) {
+    if (status == KVS_OK && is_shared(pub)) {
         status = write_shared(op);
     }
     for (size_t g = 0; g < pub->n_groups; g++) {
         release_item(store, &op->items[g]);
     }
-    free(op->text);
     free(op);
-    pthread_mutex_lock(&store->lock);
+    pthread_mutex_lock(&store->member.lock);
     store->n_pending--;
     pthread_cond_broadcast(&store->idle);
-    pthread_mutex_unlock(&store->lock);
+    pthread_mutex_unlock(&store->member.lock);
     kvs_plugin_host->complete(pub, status);
 }
 
-static void note_error_locked(nccl_op_t *op, const hvd_item_t *item, kvs_status_t status,
-                              const char *text)
+/* An item is over. */
+static void let_go(const nccl_part_t *item, kvs_status_t status, const char *text)
 {
-    const kvs_key_entry_t *key = item->group->key;
-    char *whole = NULL;
-    int n;
-
-    if (op->status != KVS_OK && op->list_index < item->group->list_index) {
-        return;
-    }
-    n = key->name != NULL
-            ? asprintf(&whole, "%s: key '%s': %s", verb_name(op->pub), key->name, text)
-            : asprintf(&whole, "%s: key %" PRId64 ": %s", verb_name(op->pub), key->number, text);
-    free(op->text);
-    op->text = n < 0 ? NULL : whole;
-    op->status = status;
-    op->list_index = item->group->list_index;
-}
-
-/* One thing less that the operation waits for. */
-static void let_go(nccl_op_t *op, const hvd_item_t *item, kvs_status_t status, const char *text)
-{
-    nccl_store_t *store = op->store;
+    nccl_store_t *store = store_of(item);
+    hvd_op_t *op = item->turn.op;
     bool is_last;
 
-    pthread_mutex_lock(&store->lock);
+    pthread_mutex_lock(&store->member.lock);
     if (status != KVS_OK) {
-        note_error_locked(op, item, status, text);
+        hvd_op_note_error_locked(op, &item->turn, status, text);
     }
     is_last = --op->n_left == 0;
-    pthread_mutex_unlock(&store->lock);
+    pthread_mutex_unlock(&store->member.lock);
     if (is_last) {
-        finish(op); /* the store may be closed from here on */
+        finish((nccl_op_t *)op); /* the store may be closed from here on */
     }
 }
 
 /* ---- This process's own part ------------------------------------------------------------------------ */
 
 /* The item's group as an operation of its own. */
-static kvs_op_t one_of(const hvd_item_t *item, kvs_group_t *group)
+static kvs_op_t one_of(const nccl_part_t *item, kvs_group_t *group)
 {
-    kvs_op_t one = *item->op->pub;
+    kvs_op_t one = *item->turn.op->pub;
 
     one.flags &= ~(uint32_t)KVS_OP_SHARED;
     one.groups = group;
@@ -218,13 +176,13 @@ static kvs_op_t one_of(const hvd_item_t *item, kvs_group_t *group)
 }
 
 /* Outs that share memory with others get theirs at the end: until then it is held. */
-static kvs_status_t hold_outs(hvd_item_t *item, kvs_group_t *group, kvs_tensor_t *held)
+static kvs_status_t hold_outs(nccl_part_t *item, kvs_group_t *group, kvs_tensor_t *held)
 {
     const kvs_provider_t *provider;
     kvs_status_t status = kvs_provider_find(KVS_DEVICE_CUDA, &provider);
     size_t n_bytes = (size_t)group->key->n_elems * (group->key->dtype.bits / 8);
 
-    if (!is_shared(item->op->pub) || group->n_outs == 0 || status != KVS_OK || n_bytes == 0) {
+    if (!is_shared(item->turn.op->pub) || group->n_outs == 0 || status != KVS_OK || n_bytes == 0) {
         return status;
     }
     item->held = (kvs_tensor_t){.device = {KVS_DEVICE_CUDA, group->outs[0].device.id},
@@ -238,44 +196,44 @@ static kvs_status_t hold_outs(hvd_item_t *item, kvs_group_t *group, kvs_tensor_t
     return status;
 }
 
-static kvs_status_t run_pull(hvd_item_t *item)
+static kvs_status_t run_pull(nccl_part_t *item)
 {
-    kvs_group_t group = *item->group;
+    kvs_group_t group = *item->turn.group;
     kvs_tensor_t held;
     kvs_status_t status = hold_outs(item, &group, &held);
     kvs_op_t one = one_of(item, &group);
 
-    return status == KVS_OK ? kvs_devstore_pull(item->op->store, &one) : status;
+    return status == KVS_OK ? kvs_devstore_pull(store_of(item), &one) : status;
 }
 
 /* The result of the exchange, on the device that has the key's weight, if there is such a one. */
-static kvs_status_t result_of(hvd_item_t *item, kvs_tensor_t *ret_result)
+static kvs_status_t result_of(nccl_part_t *item, kvs_tensor_t *ret_result)
 {
     nccl_span_t *span = &item->span;
     size_t home = 0;
     kvs_status_t status = KVS_OK;
 
     if (span->n_elems == 0) {
-        *ret_result = item->group->values[0];
+        *ret_result = item->turn.group->values[0];
         return KVS_OK;
     }
-    if (!is_init(item->op->pub)) {
+    if (!is_init(item->turn.op->pub)) {
         kvs_device_t devices[NCCL_MAX_ID + 1];
 
         for (size_t i = 0; i < span->n_sides; i++) {
             devices[i] = span->sides[i].device;
         }
-        status = kvs_devstore_settle(&item->op->store->dev, item->group->key, devices,
+        status = kvs_devstore_settle(&store_of(item)->dev, item->turn.group->key, devices,
                                      span->n_sides, &home);
     }
     *ret_result = nccl_span_result(span, home);
     return status;
 }
 
-static kvs_status_t run_init(hvd_item_t *item)
+static kvs_status_t run_init(nccl_part_t *item)
 {
-    nccl_store_t *store = item->op->store;
-    kvs_group_t group = *item->group;
+    nccl_store_t *store = store_of(item);
+    kvs_group_t group = *item->turn.group;
     kvs_tensor_t value, held;
     kvs_op_t one = one_of(item, &group);
     kvs_status_t status = nccl_span_guard_values(&item->span);
@@ -292,17 +250,17 @@ static kvs_status_t run_init(hvd_item_t *item)
 }
 
 /* Whether all outs are on devices that have the sum, which is the result: they have got it already. */
-static bool writes_outs(const hvd_item_t *item)
+static bool writes_outs(const nccl_part_t *item)
 {
-    const nccl_store_t *store = item->op->store;
+    const nccl_store_t *store = store_of(item);
     int64_t devices = nccl_span_devices(&item->span);
 
-    if (item->group->n_outs == 0 || is_shared(item->op->pub) || store->dev.host.opt != NULL ||
-        store->dev.host.updater != NULL) {
+    if (item->turn.group->n_outs == 0 || is_shared(item->turn.op->pub) ||
+        store->dev.host.opt != NULL || store->dev.host.updater != NULL) {
         return false;
     }
-    for (size_t i = 0; i < item->group->n_outs; i++) {
-        if ((devices >> item->group->outs[i].device.id & 1) == 0) {
+    for (size_t i = 0; i < item->turn.group->n_outs; i++) {
+        if ((devices >> item->turn.group->outs[i].device.id & 1) == 0) {
             return false;
         }
     }
@@ -310,11 +268,11 @@ static bool writes_outs(const hvd_item_t *item)
 }
 
 /* The sum is all that was pushed. */
-static kvs_status_t run_push(hvd_item_t *item)
+static kvs_status_t run_push(nccl_part_t *item)
 {
-    nccl_store_t *store = item->op->store;
+    nccl_store_t *store = store_of(item);
     bool has_written = writes_outs(item);
-    kvs_group_t group = *item->group;
+    kvs_group_t group = *item->turn.group;
     kvs_tensor_t sum, held;
     kvs_op_t one = one_of(item, &group);
     kvs_status_t status =
@@ -342,66 +300,41 @@ static int32_t fold(uint64_t digest)
     return (int32_t)(uint32_t)(digest ^ digest >> 32);
 }
 
-static void fill_ask(const nccl_store_t *store, const hvd_item_t *item, uint64_t count,
-                     hvd_ask_t *ret_ask)
-{
-    const kvs_tensor_t *value = &item->group->values[0];
-    const kvs_key_entry_t *key = item->group->key;
-
-    *ret_ask = (hvd_ask_t){.store = store->number,
-                           .what = (uint8_t)item->pending.what,
-                           .dtype = (uint8_t)item->span.dtype,
-                           .priority = item->op->pub->priority,
-                           .ndim = value->ndim,
-                           .root = item->pending.what == HVD_REDUCE ? fold(store->digest) : 0,
-                           .extra = nccl_span_devices(&item->span),
-                           .count = count,
-                           .timeout_ms = store->timeout_ms,
-                           .warning_ms = store->warning_ms,
-                           .is_text = key->name != NULL,
-                           .number = key->number,
-                           .text = key->name,
-                           .n_text = key->name == NULL ? 0 : (uint32_t)strlen(key->name)};
-    memcpy(ret_ask->shape, value->shape, (size_t)value->ndim * sizeof(int64_t));
-}
-
 /* The item is its key's first no longer. Gives the one that is now. */
-static hvd_item_t *leave_key(nccl_store_t *store, const hvd_item_t *item)
+static nccl_part_t *leave_key(nccl_store_t *store, nccl_part_t *item)
 {
-    hvd_key_t *key = item->key;
-    hvd_item_t *next;
+    hvd_turn_t *next;
 
-    pthread_mutex_lock(&store->lock);
-    next = item->next;
-    key->first = next;
-    key->last = next == NULL ? NULL : key->last;
-    pthread_mutex_unlock(&store->lock);
-    return next;
+    pthread_mutex_lock(&store->member.lock);
+    next = hvd_turn_leave_locked(&item->turn);
+    pthread_mutex_unlock(&store->member.lock);
+    return (nccl_part_t *)next;
 }
 
 /* Begin what is its key's first. True: it has ended, with that status, whose text is this thread's. */
-static bool start(nccl_store_t *store, hvd_item_t *item, kvs_status_t *ret_status)
+static bool start(nccl_store_t *store, nccl_part_t *item, kvs_status_t *ret_status)
 {
-    hvd_ask_t ask;
+    hvd_pending_t *pending = &item->turn.pending;
 
-    if (item->pending.what == 0) {
+    if (pending->what == 0) {
         *ret_status = run_pull(item);
         return true;
     }
-    fill_ask(store, item, item->key->n_exchanges++, &ask);
-    *ret_status = hvd_job_ask(store->job, &item->pending, &ask);
+    pending->dtype = item->span.dtype;
+    pending->root = pending->what == HVD_REDUCE ? fold(store->digest) : 0;
+    *ret_status = hvd_turn_ask(&item->turn, &store->member, nccl_span_devices(&item->span),
+                               item->turn.key->n_exchanges++);
     return *ret_status != KVS_OK;
 }
 
 /* An item has done its work, or failed; the next of its key begins, and may end at once as well. */
-static void end_item(hvd_item_t *item, kvs_status_t status, const char *text)
+static void end_item(nccl_part_t *item, kvs_status_t status, const char *text)
 {
     char *own_text = NULL;
 
     while (item != NULL) {
-        nccl_op_t *op = item->op;
-        nccl_store_t *store = op->store;
-        hvd_item_t *next = leave_key(store, item);
+        nccl_store_t *store = store_of(item);
+        nccl_part_t *next = leave_key(store, item);
         kvs_status_t next_status = KVS_OK;
         char *next_text = NULL;
 
@@ -413,7 +346,7 @@ static void end_item(hvd_item_t *item, kvs_status_t status, const char *text)
         if (status == KVS_OK && item->is_awaited) {
             nccl_link_wait(store->link, &item->wait);
         } else {
-            let_go(op, item, status, text == NULL ? "" : text);
+            let_go(item, status, text == NULL ? "" : text);
         }
         free(own_text);
         own_text = next_text;
@@ -427,15 +360,15 @@ static void end_item(hvd_item_t *item, kvs_status_t status, const char *text)
 /* Work of an operation's values, or its outs, is done on the devices. */
 static void on_waited(nccl_wait_t *wait)
 {
-    hvd_item_t *item = (hvd_item_t *)(void *)((char *)wait - offsetof(hvd_item_t, wait));
+    nccl_part_t *item = (nccl_part_t *)(void *)((char *)wait - offsetof(nccl_part_t, wait));
     kvs_status_t status = nccl_span_wait(&item->span);
 
-    let_go(item->op, item, status, status == KVS_OK ? "" : kvs_plugin_host->last_error());
+    let_go(item, status, status == KVS_OK ? "" : kvs_plugin_host->last_error());
 }
 
 static void on_end(hvd_pending_t *pending, kvs_status_t status, const char *text, int last_rank)
 {
-    hvd_item_t *item = (hvd_item_t *)pending;
+    nccl_part_t *item = (nccl_part_t *)pending;
 
     (void)last_rank;
     if (status == KVS_OK && item->own != KVS_OK) {
@@ -448,16 +381,16 @@ static void on_end(hvd_pending_t *pending, kvs_status_t status, const char *text
 /* ---- Exchanges ----------------------------------------------------------------------------------------- */
 
 /* What a worker does with a sum is its own: an error of that is told to this worker only. */
-static void run_own(hvd_item_t *item)
+static void run_own(nccl_part_t *item)
 {
-    item->own = is_init(item->op->pub) ? run_init(item) : run_push(item);
+    item->own = is_init(item->turn.op->pub) ? run_init(item) : run_push(item);
     item->own_text = item->own == KVS_OK ? NULL : strdup(kvs_plugin_host->last_error());
 }
 
 static kvs_status_t run_go(void *state, hvd_pending_t *const *pending, size_t n, const hvd_go_t *go)
 {
     nccl_span_t **spans = calloc(n, sizeof(nccl_span_t *));
-    hvd_item_t *const *items = (hvd_item_t *const *)pending;
+    nccl_part_t *const *items = (nccl_part_t *const *)pending;
     nccl_span_call_t call = {.is_broadcast = pending[0]->what == HVD_BROADCAST};
     kvs_status_t status = KVS_OK;
 
@@ -489,36 +422,37 @@ static bool any_awaited(const kvs_tensor_t *tensors, size_t n)
 }
 
 /* Values that streams guard are copied, since the program may go on with them as soon as the call returns. */
-static kvs_status_t prepare(nccl_op_t *op, hvd_item_t *item, kvs_group_t *group)
+static kvs_status_t prepare(nccl_op_t *op, nccl_part_t *item, kvs_group_t *group)
 {
-    const kvs_op_t *pub = op->pub;
+    const kvs_op_t *pub = op->base.pub;
+    nccl_store_t *store = op->base.store;
     kvs_status_t status;
     bool guards;
 
-    item->op = op;
-    item->group = group;
+    item->turn.op = &op->base;
+    item->turn.group = group;
     item->wait.run = on_waited;
-    item->key = hvd_keys_get(&op->store->keys, group->key);
-    if (item->key == NULL) {
+    item->turn.key = hvd_keys_get(&store->member.keys, group->key);
+    if (item->turn.key == NULL) {
         return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for a key");
     }
-    item->pending = (hvd_pending_t){.what = pub->verb == KVS_VERB_PULL ? 0
-                                            : is_init(pub)             ? HVD_BROADCAST
-                                                                       : HVD_REDUCE,
-                                    .key = group->key,
-                                    .timeout_ms = op->store->timeout_ms,
-                                    .end = on_end};
-    status = kvs_dev_marks_take(&op->store->dev, group);
+    item->turn.pending = (hvd_pending_t){.what = pub->verb == KVS_VERB_PULL ? 0
+                                                 : is_init(pub)             ? HVD_BROADCAST
+                                                                            : HVD_REDUCE,
+                                         .key = group->key,
+                                         .timeout_ms = store->member.timeout_ms,
+                                         .end = on_end};
+    status = kvs_dev_marks_take(&store->dev, group);
     if (status != KVS_OK || pub->verb == KVS_VERB_PULL) {
         return status;
     }
-    if (!is_init(pub) && op->store->dev.host.opt != NULL) {
-        status = kvs_opt_check_key(op->store->dev.host.opt, group->key);
+    if (!is_init(pub) && store->dev.host.opt != NULL) {
+        status = kvs_opt_check_key(store->dev.host.opt, group->key);
         if (status != KVS_OK) {
             return status;
         }
     }
-    item->span.timeout_ms = op->store->timeout_ms;
+    item->span.timeout_ms = store->member.timeout_ms;
     item->is_awaited =
         any_awaited(group->values, group->n_values) || any_awaited(group->outs, group->n_outs);
     guards = !any_awaited(group->values, group->n_values) && !is_init(pub);
@@ -532,31 +466,24 @@ static kvs_status_t prepare_all(nccl_op_t *op)
     kvs_status_t status = KVS_OK;
     size_t n = 0;
 
-    while (n < op->pub->n_groups && status == KVS_OK) {
-        status = prepare(op, &op->items[n], &op->pub->groups[n]);
+    while (n < op->base.pub->n_groups && status == KVS_OK) {
+        status = prepare(op, &op->items[n], &op->base.pub->groups[n]);
         n++;
     }
     for (size_t g = 0; g < n && status != KVS_OK; g++) {
-        release_item(op->store, &op->items[g]);
+        release_item(op->base.store, &op->items[g]);
     }
     return status;
 }
 
-static void begin_item(nccl_store_t *store, hvd_item_t *item)
+static void begin_item(nccl_store_t *store, nccl_part_t *item)
 {
-    hvd_key_t *key = item->key;
     kvs_status_t status = KVS_OK;
     bool is_first;
 
-    pthread_mutex_lock(&store->lock);
-    is_first = key->first == NULL;
-    if (is_first) {
-        key->first = item;
-    } else {
-        key->last->next = item;
-    }
-    key->last = item;
-    pthread_mutex_unlock(&store->lock);
+    pthread_mutex_lock(&store->member.lock);
+    is_first = hvd_turn_join_locked(&item->turn);
+    pthread_mutex_unlock(&store->member.lock);
     if (is_first && start(store, item, &status)) {
         char *text = status == KVS_OK ? NULL : strdup(kvs_plugin_host->last_error());
 
@@ -569,7 +496,8 @@ static void begin_item(nccl_store_t *store, hvd_item_t *item)
  * orders. Where no stream waits for that, and nobody has an event, this thread does. */
 static kvs_status_t consume(nccl_op_t *op)
 {
-    kvs_op_t *pub = op->pub;
+    kvs_op_t *pub = op->base.pub;
+    nccl_store_t *store = op->base.store;
     bool is_awaited = false;
     kvs_status_t status = KVS_OK;
 
@@ -584,8 +512,7 @@ static kvs_status_t consume(nccl_op_t *op)
     }
     for (size_t g = 0; g < pub->n_groups && status == KVS_OK; g++) {
         status = is_awaited ? nccl_span_wait(&op->items[g].span) : KVS_OK;
-        kvs_dev_marks_drop(&op->store->dev,
-                           &pub->groups[g]); /* the streams are not ours any more */
+        kvs_dev_marks_drop(&store->dev, &pub->groups[g]); /* the streams are not ours any more */
     }
     if (status == KVS_OK) {
         kvs_plugin_host->consumed(pub);
@@ -595,12 +522,12 @@ static kvs_status_t consume(nccl_op_t *op)
 
 static kvs_status_t begin(nccl_op_t *op)
 {
-    nccl_store_t *store = op->store;
-    size_t n_groups = op->pub->n_groups;
+    nccl_store_t *store = op->base.store;
+    size_t n_groups = op->base.pub->n_groups;
     kvs_status_t status = prepare_all(op);
-    bool is_over;
 
-    if (status == KVS_OK && op->pub->verb == KVS_VERB_PUSH && store->dev.host.updater == NULL) {
+    if (status == KVS_OK && op->base.pub->verb == KVS_VERB_PUSH &&
+        store->dev.host.updater == NULL) {
         status = consume(op); /* an updater's error is the push's own: it ends with that */
         for (size_t g = 0; g < n_groups && status != KVS_OK; g++) {
             release_item(store, &op->items[g]);
@@ -609,17 +536,14 @@ static kvs_status_t begin(nccl_op_t *op)
     if (status != KVS_OK) {
         return status;
     }
-    op->n_left = n_groups + 1;
-    pthread_mutex_lock(&store->lock);
+    op->base.n_left = n_groups + 1;
+    pthread_mutex_lock(&store->member.lock);
     store->n_pending++;
-    pthread_mutex_unlock(&store->lock);
+    pthread_mutex_unlock(&store->member.lock);
     for (size_t g = 0; g < n_groups; g++) {
         begin_item(store, &op->items[g]);
     }
-    pthread_mutex_lock(&store->lock);
-    is_over = --op->n_left == 0;
-    pthread_mutex_unlock(&store->lock);
-    if (is_over) {
+    if (hvd_op_let_go(&op->base, &store->member)) {
         finish(op);
     }
     return KVS_OK;
@@ -627,22 +551,22 @@ static kvs_status_t begin(nccl_op_t *op)
 
 kvs_status_t nccl_job_run(nccl_store_t *store, kvs_op_t *pub)
 {
-    kvs_status_t status = hvd_job_check(store->job);
+    kvs_status_t status = hvd_job_check(store->member.job);
     nccl_op_t *op;
 
     if (status != KVS_OK) {
-        return kvs_fail_context(status, "%s", verb_name(pub));
+        return kvs_fail_context(status, "%s", hvd_verb_name(pub));
     }
     op = calloc(1, sizeof(*op) + pub->n_groups * sizeof(op->items[0]));
     if (op == NULL) {
-        return kvs_fail(KVS_ERR_NO_MEMORY, "%s: no memory", verb_name(pub));
+        return kvs_fail(KVS_ERR_NO_MEMORY, "%s: no memory", hvd_verb_name(pub));
     }
-    op->pub = pub;
-    op->store = store;
+    op->base.pub = pub;
+    op->base.store = store;
     status = begin(op);
     if (status != KVS_OK) {
         free(op);
-        return kvs_fail_context(status, "%s", verb_name(pub));
+        return kvs_fail_context(status, "%s", hvd_verb_name(pub));
     }
     return KVS_OK;
 }
@@ -653,43 +577,15 @@ kvs_status_t nccl_job_drain(nccl_store_t *store)
 {
     kvs_status_t status = KVS_OK;
 
-    pthread_mutex_lock(&store->lock);
+    pthread_mutex_lock(&store->member.lock);
     while (store->n_pending > 0 && status == KVS_OK) {
-        struct timespec until;
-
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += LOOK_MS * 1000000L;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
-        (void)pthread_cond_timedwait(&store->idle, &store->lock, &until);
-        /* relaxed: nothing else is told by it */
-        if (atomic_load_explicit(&store->cancelled, memory_order_relaxed)) {
+        hvd_member_pause(&store->idle, &store->member.lock);
+        if (hvd_member_is_cancelled(&store->member)) {
             status = kvs_fail(KVS_ERR_CANCELLED, "the store was cancelled");
         }
     }
-    pthread_mutex_unlock(&store->lock);
+    pthread_mutex_unlock(&store->member.lock);
     return status;
-}
-
-static int64_t net_timeout(const nccl_store_t *store)
-{
-    return store->timeout_ms == 0 ? -1 : store->timeout_ms;
-}
-
-kvs_status_t nccl_job_barrier(nccl_store_t *store)
-{
-    kvs_status_t status = hvd_job_check(store->job);
-
-    if (status == KVS_OK) {
-        status = kvs_net_store_barrier(store->net, net_timeout(store));
-    }
-    return status == KVS_OK ? KVS_OK : kvs_fail_context(status, "barrier");
-}
-
-void nccl_job_cancel(nccl_store_t *store)
-{
-    atomic_store_explicit(&store->cancelled, true, memory_order_relaxed);
-    kvs_net_store_cancel(store->net);
 }
 
 /* ---- Life --------------------------------------------------------------------------------------------------- */
@@ -734,34 +630,18 @@ kvs_status_t nccl_job_open(nccl_store_t *store, const kvs_net_settings_t *settin
     hvd_job_t *job;
     kvs_status_t status = hvd_job_get(settings, &options, &job);
 
-    if (status != KVS_OK) {
-        return status;
+    status = status == KVS_OK ? hvd_member_open(&store->member, job, args) : status;
+    if (status == KVS_OK) {
+        store->link = hvd_job_engine(job);
+        pthread_cond_init(&store->idle, NULL);
     }
-    hvd_job_use(job);
-    status = hvd_job_open_store(job, args, store->timeout_ms, &store->net);
-    if (status != KVS_OK) {
-        hvd_job_unuse(job);
-        return status;
-    }
-    store->link = hvd_job_engine(job);
-    store->number = kvs_net_store_number(store->net);
-    store->rank = kvs_net_node_rank(hvd_job_node(job));
-    store->n_workers = kvs_net_node_count(hvd_job_node(job), KVS_NET_WORKER);
-    pthread_mutex_init(&store->lock, NULL);
-    pthread_cond_init(&store->idle, NULL);
-    store->job = job;
-    return KVS_OK;
+    return status;
 }
 
 kvs_status_t nccl_job_close(nccl_store_t *store, int64_t timeout_ms)
 {
-    kvs_status_t status;
+    kvs_status_t status = hvd_member_close(&store->member, timeout_ms);
 
-    hvd_job_say_closed(store->job, store->number);
-    status = kvs_net_store_close(store->net, timeout_ms == 0 ? -1 : timeout_ms);
-    hvd_job_unuse(store->job);
-    hvd_keys_release(&store->keys);
     pthread_cond_destroy(&store->idle);
-    pthread_mutex_destroy(&store->lock);
     return status;
 }

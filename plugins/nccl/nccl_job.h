@@ -5,31 +5,19 @@
 #ifndef NCCL_JOB_H
 #define NCCL_JOB_H
 
-#include "hvd_job.h"
-#include "hvd_keys.h"
+#include "hvd_turn.h"
 #include "nccl_link.h"
 
-#include <kvstore/process.h>
-
-#include <pthread.h>
-#include <stdatomic.h>
+#include <kvstore/kit.h>
 
 typedef struct nccl_store {
     kvs_devstore_t dev; /* first */
-    int64_t timeout_ms;
-    hvd_job_t *job; /* NULL: this process alone; fixed once it is open, as what follows */
-    nccl_link_t *link;
-    kvs_net_store_t *net;
+    hvd_member_t member;
+    nccl_link_t *link;            /* of a job */
     kvs_net_service_t *scheduler; /* NULL: this process is a worker */
-    uint32_t number;
-    int rank, n_workers;
-    int64_t warning_ms;
-    uint64_t digest;      /* of what changes weights; changed when nothing is pending */
-    hvd_keys_t keys;      /* of the thread that issues operations */
-    pthread_mutex_t lock; /* guards the keys' queues, operations, and */
-    pthread_cond_t idle;  /* none is pending */
-    size_t n_pending;
-    atomic_bool cancelled;
+    uint64_t digest;              /* of what changes weights; changed when nothing is pending */
+    pthread_cond_t idle;          /* none is pending */
+    size_t n_pending;             /* operations; guarded by the member's lock */
 } nccl_store_t;
 
 extern const hvd_engine_t nccl_engine;
@@ -41,8 +29,5 @@ kvs_status_t nccl_job_close(nccl_store_t *store, int64_t timeout_ms);
 kvs_status_t nccl_job_run(nccl_store_t *store, kvs_op_t *op);
 /* Wait until nothing is pending: for what runs alone. ERR_CANCELLED. */
 kvs_status_t nccl_job_drain(nccl_store_t *store);
-kvs_status_t nccl_job_barrier(nccl_store_t *store);
-/* Calls that wait return ERR_CANCELLED. Safe in a signal handler. */
-void nccl_job_cancel(nccl_store_t *store);
 
 #endif

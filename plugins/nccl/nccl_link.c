@@ -2,6 +2,8 @@
 /* nccl_link.c - one thread and one list of ids for all stores of the process in its job. */
 #include "nccl_link.h"
 
+#include "deadline.h"
+
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -103,12 +105,8 @@ static letter_t *find_locked(nccl_link_t *link, uint64_t digest)
 
 static void wait_locked(nccl_link_t *link)
 {
-    struct timespec until;
+    struct timespec until = kvs_time_after(CLOCK_REALTIME, LOOK_MS);
 
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += LOOK_MS * 1000000L;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
     (void)pthread_cond_timedwait(&link->came, &link->lock, &until);
 }
 

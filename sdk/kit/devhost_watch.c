@@ -4,6 +4,8 @@
  * waited for too long fails its operation, but the watch stays: until it ends the memory is in use. */
 #include "devhost.h"
 
+#include "deadline.h"
+
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -185,12 +187,8 @@ static int look_at_all_locked(kvs_devhost_t *host, busy_t *busy)
 
 static void nap_locked(kvs_devhost_t *host)
 {
-    struct timespec until;
+    struct timespec until = kvs_time_after(CLOCK_MONOTONIC, LATE_MS);
 
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += LATE_MS * 1000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
     (void)pthread_cond_timedwait(&host->changed, &host->lock, &until);
 }
 

@@ -3,6 +3,8 @@
  * driver for all of them, at first without a pause, and nobody calls a blocking function of CUDA. */
 #include "cuda_device.h"
 
+#include "deadline.h"
+
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
@@ -235,18 +237,6 @@ static kvs_status_t start_thread_locked(void)
     return KVS_OK;
 }
 
-static struct timespec deadline_in(int64_t timeout_ms)
-{
-    struct timespec deadline;
-
-    clock_gettime(CLOCK_REALTIME, &deadline);
-    deadline.tv_sec += timeout_ms / 1000;
-    deadline.tv_nsec += timeout_ms % 1000 * 1000000;
-    deadline.tv_sec += deadline.tv_nsec / 1000000000;
-    deadline.tv_nsec %= 1000000000;
-    return deadline;
-}
-
 static void unlist_locked(waiter_t *waiter)
 {
     waiter_t **place = &waiters;
@@ -259,7 +249,7 @@ static void unlist_locked(waiter_t *waiter)
 
 kvs_status_t cuda_host_wait(const kvs_mark_t *mark, int64_t timeout_ms)
 {
-    struct timespec deadline = deadline_in(timeout_ms);
+    struct timespec deadline = kvs_time_after(CLOCK_REALTIME, timeout_ms);
     waiter_t waiter = {.mark = *mark};
     kvs_status_t status = KVS_OK;
     int error = 0;

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* deadline.h - deadlines as pthread_cond_timedwait takes them. */
+#ifndef KVS_KIT_DEADLINE_H
+#define KVS_KIT_DEADLINE_H
+
+#include <stdint.h>
+#include <time.h>
+
+/* `timeout_ms`, at least 0, from now on. `clock` is that of the condition: CLOCK_REALTIME unless it was made
+ * with another. */
+static inline struct timespec kvs_time_after(clockid_t clock, int64_t timeout_ms)
+{
+    struct timespec time;
+
+    clock_gettime(clock, &time);
+    time.tv_sec += timeout_ms / 1000;
+    time.tv_nsec += timeout_ms % 1000 * 1000000;
+    time.tv_sec += time.tv_nsec / 1000000000;
+    time.tv_nsec %= 1000000000;
+    return time;
+}
+
+#endif
