@@ -7,48 +7,20 @@
 
 #define WAIT_MS 600000 /* the longest that a device is waited for */
 
-typedef struct nccl_scratch {
-    struct nccl_scratch *next;
-    kvs_device_t device;
-    void *data;
-    size_t n_bytes;
-} nccl_scratch_t;
-
 static size_t n_bytes_of(const nccl_span_t *span)
 {
     return (size_t)span->n_elems * kvs_dtype_bytes(span->dtype);
 }
 
-kvs_status_t nccl_span_take(nccl_span_t *span, kvs_device_t device, size_t n_bytes, void **ret_data)
+/* Memory as large as the span's arrays, until it is released. */
+static kvs_status_t take(nccl_span_t *span, kvs_device_t device, void **ret_data)
 {
-    nccl_scratch_t *scratch = malloc(sizeof(*scratch));
-    kvs_status_t status;
-
-    if (scratch == NULL) {
-        return kvs_fail(KVS_ERR_NO_MEMORY, "no memory to note an array on a device");
-    }
-    status = span->provider->alloc(device, n_bytes, &scratch->data);
-    if (status != KVS_OK) {
-        free(scratch);
-        return status;
-    }
-    scratch->device = device;
-    scratch->n_bytes = n_bytes;
-    scratch->next = span->scratch;
-    span->scratch = scratch;
-    *ret_data = scratch->data;
-    return KVS_OK;
+    return kvs_dev_scratch_take(&span->scratch, span->provider, device, n_bytes_of(span), ret_data);
 }
 
 void nccl_span_release(nccl_span_t *span)
 {
-    while (span->scratch != NULL) {
-        nccl_scratch_t *scratch = span->scratch;
-
-        span->scratch = scratch->next;
-        span->provider->free(scratch->device, scratch->data, scratch->n_bytes);
-        free(scratch);
-    }
+    kvs_dev_scratch_release(&span->scratch, span->provider);
     free(span->sides);
     *span = (nccl_span_t){0};
 }
@@ -106,7 +78,7 @@ static kvs_status_t add_up(nccl_span_t *span, nccl_side_t *side, const void **sr
     if ((n == 1 && !keeps) || span->n_elems == 0) {
         return KVS_OK;
     }
-    kvs_status_t status = nccl_span_take(span, side->device, n_bytes_of(span), &sum);
+    kvs_status_t status = take(span, side->device, &sum);
     kvs_sum_item_t item = {span->n_elems, src, n, &sum, 1};
 
     side->give = sum;
@@ -192,8 +164,7 @@ static kvs_status_t choose_place(nccl_span_t *span, nccl_side_t *side)
             return KVS_OK;
         }
     }
-    return side->got != NULL ? KVS_OK
-                             : nccl_span_take(span, side->device, n_bytes_of(span), &side->got);
+    return side->got != NULL ? KVS_OK : take(span, side->device, &side->got);
 }
 
 typedef struct lists {
@@ -326,7 +297,7 @@ static kvs_status_t write_there(nccl_span_t *span, const kvs_tensor_t *out)
     kvs_status_t status = provider->queue(device, &queue);
 
     if (status == KVS_OK && dtype != span->dtype) {
-        status = nccl_span_take(span, device, n_bytes_of(span), &to);
+        status = take(span, device, &to);
     }
     status = status == KVS_OK ? provider->mark(side->queue, &mark) : status;
     status = status == KVS_OK ? provider->wait(queue, &mark) : status;

@@ -5,6 +5,7 @@
 #ifndef NCCL_SPAN_H
 #define NCCL_SPAN_H
 
+#include "devscratch.h"
 #include "nccl_exchange.h"
 
 #define NCCL_MAX_ID 62 /* of devices, in a job */
@@ -27,7 +28,7 @@ typedef struct nccl_span {
     kvs_key_entry_t key; /* for texts and NCCL: name and dtype */
     nccl_side_t *sides;  /* ascending */
     size_t n_sides;
-    struct nccl_scratch *scratch;
+    kvs_dev_scratch_t *scratch;
     uint64_t ticket;
     int64_t timeout_ms;
     int into_outs; /* results are written to outs, where a side has one of the dtype */
@@ -59,9 +60,5 @@ kvs_status_t nccl_span_wait(const nccl_span_t *span);
 kvs_tensor_t nccl_span_result(const nccl_span_t *span, size_t side);
 /* Memory goes when the queues are done with it. */
 void nccl_span_release(nccl_span_t *span);
-
-/* An array of `n_bytes` on a device, which goes with the span. */
-kvs_status_t nccl_span_take(nccl_span_t *span, kvs_device_t device, size_t n_bytes,
-                            void **ret_data);
 
 #endif

@@ -6,6 +6,7 @@
  * copies to what other outs it has. */
 #include "devstore.h"
 
+#include "devscratch.h"
 #include "hoststore_update.h"
 
 #include <stdio.h>
@@ -22,13 +23,6 @@ typedef struct side {
     size_t n_values, n_outs;
 } side_t;
 
-typedef struct scratch {
-    struct scratch *next;
-    kvs_device_t device;
-    void *data;
-    size_t n_bytes;
-} scratch_t;
-
 typedef struct errand {
     kvs_dev_task_t *task;
     side_t *sides;        /* with room behind them for lists of pointers */
@@ -39,7 +33,7 @@ typedef struct errand {
     const void **src;
     void **dst;
     kvs_tensor_t *home_outs;
-    scratch_t *scratch;
+    kvs_dev_scratch_t *scratch;
 } errand_t;
 
 /* ---- Who takes part ------------------------------------------------------------------------------ */
@@ -136,34 +130,13 @@ static kvs_status_t take_scratch(errand_t *errand, kvs_device_t device, void **r
 {
     const kvs_dev_task_t *task = errand->task;
     size_t n_bytes = (size_t)task->group->key->n_elems * task->elem_bytes;
-    scratch_t *scratch = malloc(sizeof(*scratch));
-    kvs_status_t status;
 
-    if (scratch == NULL) {
-        return kvs_fail(KVS_ERR_NO_MEMORY, "no memory to note an array on a device");
-    }
-    status = task->provider->alloc(device, n_bytes, &scratch->data);
-    if (status != KVS_OK) {
-        free(scratch);
-        return status;
-    }
-    scratch->device = device;
-    scratch->n_bytes = n_bytes;
-    scratch->next = errand->scratch;
-    errand->scratch = scratch;
-    *ret_data = scratch->data;
-    return KVS_OK;
+    return kvs_dev_scratch_take(&errand->scratch, task->provider, device, n_bytes, ret_data);
 }
 
 static void close_errand(errand_t *errand)
 {
-    while (errand->scratch != NULL) {
-        scratch_t *scratch = errand->scratch;
-
-        errand->scratch = scratch->next;
-        errand->task->provider->free(scratch->device, scratch->data, scratch->n_bytes);
-        free(scratch);
-    }
+    kvs_dev_scratch_release(&errand->scratch, errand->task->provider);
     free(errand->sides);
 }
 

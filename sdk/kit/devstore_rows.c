@@ -4,6 +4,7 @@
  * in order, so that bits are the host's. What a device does not reach is copied there first. */
 #include "devstore_rows.h"
 
+#include "devscratch.h"
 #include "rowset.h"
 #include "rowunion.h"
 
@@ -16,13 +17,6 @@ static const kvs_device_t host_device = {KVS_DEVICE_CPU, 0};
 /* In a union the address of a row says whose row it is: the value's place, and the row's in its data. */
 #define PLACE_BITS 48
 #define PLACE_MASK (((uintptr_t)1 << PLACE_BITS) - 1)
-
-typedef struct scratch {
-    struct scratch *next;
-    kvs_device_t device;
-    void *data;
-    size_t n_bytes;
-} scratch_t;
 
 /* What a part's device is to do. */
 typedef struct piece {
@@ -37,9 +31,9 @@ struct kvs_dev_rows {
     piece_t *pieces; /* as the key's parts */
     int64_t *gone;   /* rows that the key has and the sum, which replaces, has not */
     int64_t n_gone;
-    int clears;           /* nobody knows which rows those are */
-    scratch_t *scratch;   /* until all is queued */
-    const void *values[]; /* on the device of the part at hand */
+    int clears;                 /* nobody knows which rows those are */
+    kvs_dev_scratch_t *scratch; /* until all is queued */
+    const void *values[];       /* on the device of the part at hand */
 };
 
 int kvs_dev_has_rows(const kvs_provider_t *provider)
@@ -53,23 +47,8 @@ int kvs_dev_has_rows(const kvs_provider_t *provider)
 static kvs_status_t take_scratch(kvs_dev_rows_t *rows, const kvs_dev_part_t *part, size_t n_bytes,
                                  void **ret_data)
 {
-    scratch_t *scratch = malloc(sizeof(*scratch));
-    kvs_status_t status;
-
-    if (scratch == NULL) {
-        return kvs_fail(KVS_ERR_NO_MEMORY, "no memory to note an array on a device");
-    }
-    status = rows->task->provider->alloc(part->device, n_bytes, &scratch->data);
-    if (status != KVS_OK) {
-        free(scratch);
-        return status;
-    }
-    scratch->device = part->device;
-    scratch->n_bytes = n_bytes;
-    scratch->next = rows->scratch;
-    rows->scratch = scratch;
-    *ret_data = scratch->data;
-    return KVS_OK;
+    return kvs_dev_scratch_take(&rows->scratch, rows->task->provider, part->device, n_bytes,
+                                ret_data);
 }
 
 static kvs_status_t upload(kvs_dev_rows_t *rows, const kvs_dev_part_t *part, const void *data,
@@ -173,13 +152,7 @@ void kvs_dev_rows_close(kvs_dev_rows_t *rows)
     if (rows == NULL) {
         return;
     }
-    while (rows->scratch != NULL) {
-        scratch_t *scratch = rows->scratch;
-
-        rows->scratch = scratch->next;
-        rows->task->provider->free(scratch->device, scratch->data, scratch->n_bytes);
-        free(scratch);
-    }
+    kvs_dev_scratch_release(&rows->scratch, rows->task->provider);
     kvs_row_union_release(&rows->sum);
     free(rows->pieces);
     free(rows->gone);
