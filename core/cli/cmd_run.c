@@ -28,7 +28,7 @@
 #define MAX_PROCESSES 1000
 #define ANNOUNCE_MS   60000 /* a scheduler that has not listened by then never will */
 #define TERM_MS       2000  /* from being told to end to being killed */
-#define AFTER_WORKERS 2.0   /* seconds that the others have when all workers ended well */
+#define AFTER_WORKERS 2.0   /* seconds that the others have when all workers have ended */
 
 typedef struct run {
     run_job_t job;
@@ -165,13 +165,17 @@ static int parse(int argc, char **argv, run_t *run)
     return count_servers(run);
 }
 
-/* The job is to end: by itself within the grace time, else told to. */
+/* The job is to end: by itself within the grace time, the shortest that was given, else told to. */
 static void begin_end(run_t *run, int exit_status, double grace)
 {
+    int64_t next_ms = now_ms() + (int64_t)(grace * 1000);
+
     if (run->is_ending == 0) {
         run->exit_status = exit_status;
         run->is_ending = 1;
-        run->next_ms = now_ms() + (int64_t)(grace * 1000);
+        run->next_ms = next_ms;
+    } else if (run->is_ending == 1 && next_ms < run->next_ms) {
+        run->next_ms = next_ms;
     }
 }
 

@@ -113,7 +113,7 @@ static const command_t commands[] = {
      "  --backend NAME    the store that servers and scheduler serve, and the workers' default\n"
      "                    (dist_sync)\n"
      "  --grace S         seconds that the others have to end by themselves once one has failed\n"
-     "                    (KVSTORE_DEAD_AFTER + 3, else 18); when all workers have ended well, 2\n"
+     "                    (KVSTORE_DEAD_AFTER + 3, else 18); when all workers have ended, 2\n"
      "\n"
      "The exit status is 0 if every process ended with 0, else that of the first that failed (128 "
      "+\n"

@@ -114,6 +114,11 @@ class Run(unittest.TestCase):
         self.assertRegex(err, r"kvstore run: worker 1 \(pid \d+\) failed with exit status 3")
         self.assertIn("kvstore run: told to end: scheduler, server 0, worker 0\n", err)
 
+    def test_when_all_workers_have_failed_nobody_else_is_waited_for(self):
+        status, out, err = run("-w", "2", "--grace", "600", "--", "false")
+        self.assertEqual(status, 1, err)
+        self.assertIn("kvstore run: told to end: scheduler, server 0\n", err)
+
     def test_a_signal_is_told_as_a_shell_does(self):
         status, out, err = run("--grace", "0.1", "--", "sh", "-c", "kill -9 $$")
         self.assertEqual(status, 128 + 9, err)
