@@ -9,7 +9,6 @@
 
 #include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -360,10 +359,37 @@ static void on_event(void *arg, const kvs_net_event_t *event)
 
 /* Worker 0 says when a deadline has passed. Where even that does not come, this process does: but as long
  * as exchanges go on, others may wait for their turn. */
-static void find_overdue(hvd_job_t *job)
+static bool is_overdue(const hvd_pending_t *pending, int64_t idle_ms)
+{
+    return pending->what != HVD_JOIN && pending->timeout_ms > 0 &&
+           hvd_now_ms() - pending->asked_ms > pending->timeout_ms + GRACE_MS &&
+           idle_ms > pending->timeout_ms + GRACE_MS;
+}
+
+static bool is_cancelled(const hvd_pending_t *pending)
+{
+    /* relaxed: nothing else is told by it */
+    return pending->cancelled != NULL &&
+           atomic_load_explicit(pending->cancelled, memory_order_relaxed);
+}
+
+/* As if worker 0 had said so. */
+static void say_no(hvd_job_t *job, uint64_t ticket, kvs_status_t status, const char *text)
+{
+    hvd_bytes_t bytes = {0};
+
+    hvd_put_i64(&bytes, (int64_t)ticket);
+    hvd_put_u32(&bytes, (uint32_t)status);
+    hvd_put_text(&bytes, text);
+    send_to(job, job->rank, HVD_NO, &bytes);
+    hvd_bytes_release(&bytes);
+}
+
+static void find_overdue_and_cancelled(hvd_job_t *job)
 {
     int64_t idle_ms;
     uint64_t tickets[64]; /* the rest at the next tick */
+    bool cancelled[64];
     size_t n = 0;
 
     pthread_mutex_lock(&job->lock);
@@ -371,21 +397,19 @@ static void find_overdue(hvd_job_t *job)
     for (uint32_t i = 0; i < job->n_seats && n < sizeof(tickets) / sizeof(tickets[0]); i++) {
         const hvd_pending_t *pending = job->seats[i].pending;
 
-        if (pending != NULL && pending->what != HVD_JOIN && pending->timeout_ms > 0 &&
-            hvd_now_ms() - pending->asked_ms > pending->timeout_ms + GRACE_MS &&
-            idle_ms > pending->timeout_ms + GRACE_MS) {
+        if (pending != NULL && (is_cancelled(pending) || is_overdue(pending, idle_ms))) {
+            cancelled[n] = is_cancelled(pending);
             tickets[n++] = pending->ticket;
         }
     }
     pthread_mutex_unlock(&job->lock);
     for (size_t i = 0; i < n; i++) {
-        hvd_bytes_t bytes = {0};
-
-        hvd_put_i64(&bytes, (int64_t)tickets[i]);
-        hvd_put_u32(&bytes, (uint32_t)KVS_ERR_TIMEOUT);
-        hvd_put_text(&bytes, "no word about it from worker 0, which arranges the exchanges");
-        send_to(job, job->rank, HVD_NO, &bytes);
-        hvd_bytes_release(&bytes);
+        if (cancelled[i]) {
+            say_no(job, tickets[i], KVS_ERR_CANCELLED, "the store was cancelled");
+        } else {
+            say_no(job, tickets[i], KVS_ERR_TIMEOUT,
+                   "no word about it from worker 0, which arranges the exchanges");
+        }
     }
 }
 
@@ -398,7 +422,7 @@ static void tick(void *arg)
         hvd_table_tick(job->table, hvd_now_ms());
     }
     pthread_mutex_unlock(&job->table_lock);
-    find_overdue(job);
+    find_overdue_and_cancelled(job);
 }
 
 static void start_ticking(void *arg)
@@ -413,7 +437,9 @@ static void start_ticking(void *arg)
 kvs_status_t hvd_job_ask(hvd_job_t *job, hvd_pending_t *pending, hvd_ask_t *ask)
 {
     hvd_bytes_t bytes = {0};
-    kvs_status_t status = take_seat(job, pending, &ask->ticket);
+    kvs_status_t status = is_cancelled(pending)
+                              ? kvs_fail(KVS_ERR_CANCELLED, "the store was cancelled")
+                              : take_seat(job, pending, &ask->ticket);
 
     if (status != KVS_OK) {
         return status;

@@ -11,6 +11,8 @@
 #include "ar_group.h"
 #include "hvd_message.h"
 
+#include <stdatomic.h>
+
 typedef struct hvd_job hvd_job_t;
 typedef struct hvd_pending hvd_pending_t;
 
@@ -24,8 +26,9 @@ struct hvd_pending {
     int dtype;
     ar_piece_t piece;
     int64_t timeout_ms;
-    const kvs_key_entry_t *key; /* for the timeline; NULL: not in it */
-    struct hvd_device *device;  /* NULL, or arrays on devices, for the engine nccl */
+    const kvs_key_entry_t *key;   /* for the timeline; NULL: not in it */
+    struct hvd_device *device;    /* NULL, or arrays on devices, for the engine nccl */
+    const atomic_bool *cancelled; /* NULL, or its store's: it is ended soon where that is set */
     /* For the other kinds: carry it out. */
     kvs_status_t (*run)(hvd_pending_t *pending, hvd_job_t *job, const ar_party_t *party,
                         const int64_t *extra);
@@ -77,7 +80,7 @@ kvs_status_t hvd_job_check(hvd_job_t *job);
 bool hvd_job_has_failed(const hvd_job_t *job);
 
 /* Ask worker 0 for an exchange. `pending` must stay until it is ended, which also happens when
- * something fails. ERR_NO_MEMORY, or as hvd_job_check: it will not be ended. */
+ * something fails. ERR_NO_MEMORY, ERR_CANCELLED, or as hvd_job_check: it will not be ended. */
 kvs_status_t hvd_job_ask(hvd_job_t *job, hvd_pending_t *pending, hvd_ask_t *ask);
 /* Wait for it no more. False: it is being ended, or has been. */
 bool hvd_job_give_up(hvd_job_t *job, const hvd_pending_t *pending);

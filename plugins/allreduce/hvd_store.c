@@ -220,6 +220,7 @@ static kvs_status_t prepare(hvd_op_t *op, kvs_group_t *group, bool on_devices)
                                   .outs = group->outs,
                                   .n_outs = group->n_outs},
                         .timeout_ms = store->member.timeout_ms,
+                        .cancelled = &store->member.cancelled,
                         .end = on_end};
     if (on_devices) {
         return hvd_device_open(hvd_engine_nccl(store->member.job), &store->streams, group,

@@ -686,6 +686,32 @@ static void make_ready(hvd_table_t *table, entry_t *entry)
     table->last_ready = entry->next == NULL ? entry : table->last_ready;
 }
 
+/* Who has closed the store and waits for the entry no more, being cancelled; n_workers: nobody. */
+static int who_gave_up(const hvd_table_t *table, const entry_t *entry, const store_t *store)
+{
+    int rank = 0;
+
+    while (rank < table->n_workers && !(entry->parts[rank].came && store->closed[rank])) {
+        rank++;
+    }
+    return rank;
+}
+
+/* All are there. */
+static void complete(hvd_table_t *table, entry_t *entry, const store_t *store, text_t *text)
+{
+    int gone = who_gave_up(table, entry, store);
+
+    if (gone < table->n_workers) {
+        say(text, "%s has closed the store", label(table, gone));
+        fail(table, entry, KVS_ERR_PEER, text);
+        forget_if_told(table, entry);
+    } else {
+        make_ready(table, entry);
+        pass_joined(table, entry);
+    }
+}
+
 /* Somebody has come, joined, closed or left: what becomes of an entry that waits. */
 static void settle(hvd_table_t *table, entry_t *entry, const store_t *store)
 {
@@ -715,8 +741,7 @@ static void settle(hvd_table_t *table, entry_t *entry, const store_t *store)
         }
     }
     if (is_complete(table, entry, store)) {
-        make_ready(table, entry);
-        pass_joined(table, entry);
+        complete(table, entry, store, &text);
     }
 }
 

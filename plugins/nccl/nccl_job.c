@@ -441,6 +441,7 @@ static kvs_status_t prepare(nccl_op_t *op, nccl_part_t *item, kvs_group_t *group
                                                                             : HVD_REDUCE,
                                          .key = group->key,
                                          .timeout_ms = store->member.timeout_ms,
+                                         .cancelled = &store->member.cancelled,
                                          .end = on_end};
     status = kvs_dev_marks_take(&store->dev, group);
     if (status != KVS_OK || pub->verb == KVS_VERB_PULL) {

@@ -379,7 +379,7 @@ kvs_status_t kvs_net_store_barrier(kvs_net_store_t *store, int64_t timeout_ms)
 static kvs_status_t say_closed(kvs_net_store_t *store, int64_t timeout_ms)
 {
     kvs_net_node_t *node = store->node;
-    bool waits = node->job->settings.embed != 0 && timeout_ms != 0;
+    bool waits = node->job->settings.embed != 0 && timeout_ms != 0 && !store->cancelled;
     net_wait_entry_t wait = {.type = NET_STORE_CLOSE, .store = store->number};
     net_wire_t wire = {
         .type = NET_STORE_CLOSE,

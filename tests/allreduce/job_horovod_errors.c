@@ -305,6 +305,43 @@ static void cancel_wakes_who_waits_for_others(void)
     crew_close(&room);
 }
 
+/* What a cancelled worker has pending ends, it closes in good order, and the others hear that. */
+static void a_cancelled_worker_leaves_and_the_others_are_told(void)
+{
+    enum { N = 6 };
+    crew_t room = crew_open(NULL, 0), crew = crew_open(NULL, 0);
+    kvs_event_t *events[2 * N];
+    float values[2 * N], sum;
+    kvs_status_t status;
+
+    if (crew.rank == 0) {
+        for (int i = 0; i < 2 * N; i++) { /* the second of a key waits for the first */
+            values[i] = 1;
+            KT_OK(crew_sum(&crew, kvs_key_int(i / 2), KVS_DTYPE_float32, 1, &values[i], &values[i],
+                           &events[i]));
+        }
+        kvs_store_cancel(crew.store);
+        status = kvs_store_close(crew.store);
+        KT_TRUE(status == KVS_OK || strstr(kvs_last_error(), "abandoned") == NULL);
+        for (int i = 0; i < 2 * N; i++) {
+            int done = 0;
+
+            KT_OK(kvs_event_test(events[i], &done));
+            KT_INT(done, 1);
+            KT_FAIL(kvs_event_wait(events[i], 0), KVS_ERR_CANCELLED, "cancelled");
+            kvs_event_free(events[i]);
+        }
+    }
+    crew_meet(&room);
+    if (crew.rank != 0) {
+        KT_FAIL(crew_sum1(&crew, kvs_key_int(0), 1, &sum), KVS_ERR_PEER, "worker 0 (host ");
+        KT_HAS(kvs_last_error(), "has closed the store");
+        crew_close(&crew);
+    }
+    crew_works(&room, kvs_key_int(1)); /* the other store is as it was */
+    crew_close(&room);
+}
+
 static double seconds(void)
 {
     struct timespec now;
@@ -372,6 +409,7 @@ static const kt_test_t tests[] = {
     KT_TEST(only_pushpull_goes_on_without_who_has_joined),
     KT_TEST(a_join_that_times_out_leaves_all_in_step),
     KT_TEST(cancel_wakes_who_waits_for_others),
+    KT_TEST(a_cancelled_worker_leaves_and_the_others_are_told),
     KT_TEST(keys_that_wait_for_their_turn_are_not_overdue),
     KT_TEST(half_a_second_is_one_in_any_locale),
 };

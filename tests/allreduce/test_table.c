@@ -466,16 +466,35 @@ static void a_closed_store_fails_what_needs_it_and_no_other(void)
     hvd_table_ask(rig.table, 0, &other, 0);
     hvd_table_close(rig.table, 1, 1);
     want_no(&rig, 0, 0, 10, KVS_ERR_PEER, "bert has closed the store");
+    hvd_table_close(rig.table, 1, 1); /* twice is once */
     want_sent(&rig, 1);
     other.ticket = 31;
     hvd_table_ask(rig.table, 1, &other, 0);
     want_go(&rig, 0, 0, "0 1", "30");
     want_sent(&rig, 2);
     hvd_table_close(rig.table, 0, 1);
-    hvd_table_close(rig.table, 0, 1); /* twice is once */
-    ask_all(&rig, 1, 0);              /* closed by all: its number is free */
+    ask_all(&rig, 1, 0); /* closed by all: its number is free */
     want_go(&rig, 0, 0, "0 1", "1");
     want_sent(&rig, 2);
+    tear_down(&rig);
+}
+
+/* It was cancelled, and does not wait for what it has asked for. It is not to blame where another is missing. */
+static void who_has_asked_and_closed_is_named_when_all_have_come(void)
+{
+    rig_t rig;
+
+    set_up(&rig, 2, 0);
+    ask(&rig, 0, 1, 10);
+    hvd_table_close(rig.table, 0, 1);
+    want_sent(&rig, 0);
+    ask(&rig, 1, 1, 20);
+    want_no(&rig, 0, 0, 10, KVS_ERR_PEER, "anna has closed the store");
+    want_no(&rig, 1, 1, 20, KVS_ERR_PEER, "anna has closed the store");
+    want_sent(&rig, 2);
+    ask(&rig, 1, 2, 21);
+    want_no(&rig, 0, 1, 21, KVS_ERR_PEER, "anna has closed the store");
+    want_sent(&rig, 1);
     tear_down(&rig);
 }
 
@@ -562,6 +581,7 @@ static const kt_test_t tests[] = {
     KT_TEST(a_broadcast_needs_all),
     KT_TEST(who_waits_for_a_lost_worker_is_told),
     KT_TEST(a_closed_store_fails_what_needs_it_and_no_other),
+    KT_TEST(who_has_asked_and_closed_is_named_when_all_have_come),
     KT_TEST(what_is_late_is_warned_of_once_and_fails_at_its_deadline),
     KT_TEST(what_waits_for_its_turn_is_not_late),
     KT_TEST(who_waits_in_join_waits_while_others_are_heard_of),

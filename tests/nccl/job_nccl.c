@@ -741,6 +741,181 @@ static void communicators_that_one_worker_can_not_make_end_the_job(void)
     (void)kvs_store_close(job.store);
 }
 
+/* ---- What only one worker lacks ------------------------------------------------------------------------ */
+
+/* Its device is full: the sum of its two values has no room. The others wait for it in vain. */
+static void memory_that_one_worker_lacks_is_told_to_it(void)
+{
+    job_t room = job_open(), job = job_open_with(&(kvs_option_t){"timeout", "3"}, 1);
+    kvs_device_t device = {KVS_DEVICE_CUDA, 0};
+    kvs_tensor_t values[2];
+    kvs_arrays_t in = pretend_list(values, 2);
+    void *ballast[64];
+    size_t sizes[64], n_ballast = 0;
+    item_t item;
+
+    init_item(&job, &item, 1);
+    works(&job, &item);
+    for (int i = 0; i < 2; i++) {
+        values[i] = make(0, KVS_DTYPE_float32, &n_floats, job.rank, i);
+    }
+    meet(&room);
+    if (job.rank == job.n - 1) {
+        for (size_t n_bytes = 1 << 20; n_bytes >= 64; n_bytes /= 2) {
+            while (n_ballast < 64 &&
+                   kvs_device_alloc(device, n_bytes, &ballast[n_ballast]) == KVS_OK) {
+                sizes[n_ballast++] = n_bytes;
+            }
+        }
+        KT_FAIL(kvs_store_pushpull(job.store, &item.key, 1, &in, NULL, NULL), KVS_ERR_NO_MEMORY,
+                "cuda(0)");
+        KT_FAIL(kvs_store_push(job.store, &item.key, 1, &in, NULL), KVS_ERR_NO_MEMORY, "cuda(0)");
+        while (n_ballast > 0) {
+            n_ballast--;
+            kvs_device_free(device, ballast[n_ballast], sizes[n_ballast]);
+        }
+    } else {
+        KT_FAIL(kvs_store_pushpull(job.store, &item.key, 1, &in, NULL, NULL), KVS_ERR_TIMEOUT,
+                "not submitted for");
+    }
+    meet(&room);
+    if (job.rank == job.n - 1) { /* it is told what the others have given up */
+        KT_FAIL(pushpull(&job, &item, NULL), KVS_ERR_TIMEOUT, "not submitted for");
+    }
+    works(&job, &item);
+    free_all(values, 2);
+    close_item(&item);
+    job_close(&job);
+    job_close(&room);
+}
+
+static void a_worker_that_closes_its_store_is_named(void)
+{
+    job_t room = job_open(), job = job_open();
+    item_t item;
+
+    init_item(&job, &item, 1);
+    works(&job, &item);
+    if (job.rank == 1) {
+        job_close(&job);
+    } else {
+        KT_TRUE(pushpull(&job, &item, NULL) != KVS_OK);
+        KT_HAS(kvs_last_error(), "worker 1 (host ");
+        KT_TRUE(push(&job, &item) != KVS_OK || kvs_store_wait_all(job.store, FINISH_MS) != KVS_OK);
+        (void)kvs_store_close(job.store);
+    }
+    meet(&room);
+    init_item(&room, &item, 2);
+    works(&room, &item);
+    close_item(&item);
+    job_close(&room);
+}
+
+/* What a cancelled worker has pending ends, it closes in good order, and the others hear that. */
+static void a_cancelled_worker_leaves_and_the_others_are_told(void)
+{
+    enum { N_KEYS = 6 };
+    job_t room = job_open(), job = job_open();
+    static item_t items[2 * N_KEYS];
+    kvs_event_t *events[2 * N_KEYS];
+    kvs_status_t status;
+
+    for (int i = 0; i < 2 * N_KEYS; i++) { /* the second of a key waits for the first */
+        open_item(&job, &items[i], i / 2);
+    }
+    for (int i = 0; i < 2 * N_KEYS; i += 2) {
+        kvs_arrays_t one = pretend_list(items[i].values, 1);
+
+        KT_OK(kvs_store_init(job.store, &items[i].key, 1, &one, NULL));
+    }
+    if (job.rank == 0) {
+        for (int i = 0; i < 2 * N_KEYS; i++) {
+            KT_OK(pushpull(&job, &items[i], &events[i]));
+        }
+        kvs_store_cancel(job.store);
+        status = kvs_store_close(job.store);
+        KT_TRUE(status == KVS_OK || strstr(kvs_last_error(), "abandoned") == NULL);
+        for (int i = 0; i < 2 * N_KEYS; i++) {
+            int done = 0;
+
+            KT_OK(kvs_event_test(events[i], &done));
+            KT_INT(done, 1);
+            KT_INT(finish(events[i]), KVS_ERR_CANCELLED);
+        }
+    }
+    meet(&room);
+    if (job.rank != 0) {
+        KT_FAIL(pushpull(&job, &items[0], NULL), KVS_ERR_PEER, "worker 0 (host ");
+        KT_HAS(kvs_last_error(), "has closed the store");
+        job_close(&job);
+    }
+    for (int i = 0; i < 2 * N_KEYS; i++) {
+        close_item(&items[i]);
+    }
+    init_item(&room, &items[0], 1); /* the other store is as it was */
+    works(&room, &items[0]);
+    close_item(&items[0]);
+    job_close(&room);
+}
+
+/* With an optimizer, whose numbers all keys share. */
+static void *step_often(void *arg)
+{
+    thread_t *thread = arg;
+
+    for (int i = 0; i < 8; i++) {
+        KT_OK(push(thread->job, &thread->item));
+        KT_OK(pull(thread->job, &thread->item));
+    }
+    return NULL;
+}
+
+static void threads_update_keys_of_their_own(void)
+{
+    job_t job = job_open();
+    kvs_optimizer_spec_t adam = KVS_OPTIMIZER_INIT;
+    thread_t threads[4];
+
+    adam.name = "adam";
+    for (int i = 0; i < 4; i++) {
+        threads[i].job = &job;
+        init_item(&job, &threads[i].item, i);
+    }
+    KT_OK(kvs_store_set_optimizer(job.store, &adam));
+    for (int i = 0; i < 4; i++) {
+        KT_INT(pthread_create(&threads[i].id, NULL, step_often, &threads[i]), 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        pthread_join(threads[i].id, NULL);
+        close_item(&threads[i].item);
+    }
+    job_close(&job);
+}
+
+/* It dies while exchanges begin and end, and nobody closes the store. */
+static void exchanges_of_a_worker_that_is_killed_hang_nobody(void)
+{
+    enum { N_KEYS = 30 };
+    job_t job = job_open();
+    static item_t items[N_KEYS];
+    kvs_event_t *events[N_KEYS];
+
+    for (int i = 0; i < N_KEYS; i++) {
+        init_item(&job, &items[i], i);
+    }
+    for (int i = 0; i < N_KEYS; i++) {
+        KT_OK(pushpull(&job, &items[i], &events[i]));
+    }
+    if (job.rank == job.n - 1) {
+        kill(getpid(), SIGKILL);
+    }
+    for (int i = 0; i < N_KEYS; i++) {
+        kvs_status_t status = finish(events[i]);
+
+        KT_TRUE(status == KVS_OK || strstr(kvs_last_error(), "worker ") != NULL);
+    }
+}
+
 static const kt_test_t tests[] = {
     KT_TEST(sums_of_every_dtype_are_over_all_devices),
     KT_TEST(workers_may_bring_different_devices),
@@ -760,6 +935,11 @@ static const kt_test_t tests[] = {
     KT_TEST(an_error_of_one_worker_ends_the_job_for_all),
     KT_TEST(an_exchange_that_hangs_ends_at_the_deadline_for_all),
     KT_TEST(communicators_that_one_worker_can_not_make_end_the_job),
+    KT_TEST(memory_that_one_worker_lacks_is_told_to_it),
+    KT_TEST(a_worker_that_closes_its_store_is_named),
+    KT_TEST(a_cancelled_worker_leaves_and_the_others_are_told),
+    KT_TEST(threads_update_keys_of_their_own),
+    KT_TEST(exchanges_of_a_worker_that_is_killed_hang_nobody),
 };
 
 KT_MAIN("job_nccl", tests)

@@ -416,7 +416,7 @@ kvs_status_t kvs_net_store_barrier(kvs_net_store_t *store, int64_t timeout_ms);
 void kvs_net_store_cancel(kvs_net_store_t *store);
 
 /* Close it: no message of it is delivered from the return on, and callbacks that began before have
- * returned. With embedded roles it waits, at most
+ * returned. With embedded roles it waits, unless it was cancelled, at most
  * `timeout_ms`, until all workers have closed it or are gone: ERR_TIMEOUT names those who have not.
  * Frees the store in any case. NULL does nothing. */
 kvs_status_t kvs_net_store_close(kvs_net_store_t *store, int64_t timeout_ms);
