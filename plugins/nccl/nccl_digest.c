@@ -35,12 +35,20 @@ uint64_t nccl_digest_param(uint64_t digest, const kvs_param_t *param)
     }
 }
 
+/* Lists come from hash tables too: their order says nothing. */
+static uint64_t mix_sum(uint64_t digest, uint64_t sum, size_t n)
+{
+    return mix(mix(digest, &sum, sizeof(sum)), &n, sizeof(n));
+}
+
 static uint64_t mix_params(uint64_t digest, const kvs_param_t *params, size_t n)
 {
+    uint64_t sum = 0;
+
     for (size_t i = 0; i < n; i++) {
-        digest = nccl_digest_param(digest, &params[i]);
+        sum += nccl_digest_param(0, &params[i]);
     }
-    return mix(digest, &n, sizeof(n));
+    return mix_sum(digest, sum, n);
 }
 
 static uint64_t mix_key(uint64_t digest, const kvs_key_t *key)
@@ -51,10 +59,22 @@ static uint64_t mix_key(uint64_t digest, const kvs_key_t *key)
 
 static uint64_t mix_multipliers(uint64_t digest, const kvs_multiplier_t *list, size_t n)
 {
+    uint64_t sum = 0;
+
     for (size_t i = 0; i < n; i++) {
-        digest = mix(mix_key(digest, &list[i].key), &list[i].value, sizeof(double));
+        sum += mix(mix_key(0, &list[i].key), &list[i].value, sizeof(double));
     }
-    return mix(digest, &n, sizeof(n));
+    return mix_sum(digest, sum, n);
+}
+
+static uint64_t mix_names(uint64_t digest, const kvs_optimizer_spec_t *spec)
+{
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < spec->n_names; i++) {
+        sum += nccl_digest_text(mix_key(0, &spec->names[i].key), spec->names[i].name);
+    }
+    return mix_sum(digest, sum, spec->n_names);
 }
 
 uint64_t nccl_digest_spec(uint64_t digest, const kvs_optimizer_spec_t *spec)
@@ -63,9 +83,6 @@ uint64_t nccl_digest_spec(uint64_t digest, const kvs_optimizer_spec_t *spec)
     digest = mix_params(digest, spec->params, spec->n_params);
     digest = mix_multipliers(digest, spec->lr_mult, spec->n_lr_mult);
     digest = mix_multipliers(digest, spec->wd_mult, spec->n_wd_mult);
-    for (size_t i = 0; i < spec->n_names; i++) {
-        digest = nccl_digest_text(mix_key(digest, &spec->names[i].key), spec->names[i].name);
-    }
-    digest = nccl_digest_text(digest, spec->schedule);
+    digest = nccl_digest_text(mix_names(digest, spec), spec->schedule);
     return mix_params(digest, spec->schedule_params, spec->n_schedule_params);
 }

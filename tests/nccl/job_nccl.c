@@ -570,6 +570,35 @@ static void updates_that_are_not_set_up_alike_are_told_to_all(void)
     job_close(&job);
 }
 
+static void updates_are_alike_whatever_the_order_of_their_parameters(void)
+{
+    job_t job = job_open();
+    kvs_param_t params[] = {{.name = "momentum", .type = KVS_PARAM_FLOAT, .value.real = 0.5},
+                            {.name = "learning_rate", .type = KVS_PARAM_FLOAT, .value.real = 0.25},
+                            {.name = "momentum", .type = KVS_PARAM_FLOAT, .value.real = 0.5}};
+    kvs_multiplier_t mult[] = {{kvs_key_int(1), 0.5}, {kvs_key_int(2), 2}, {kvs_key_int(1), 0.5}};
+    kvs_param_name_t names[] = {
+        {kvs_key_int(1), "a"}, {kvs_key_int(2), "b"}, {kvs_key_int(1), "a"}};
+    kvs_optimizer_spec_t sgd = KVS_OPTIMIZER_INIT;
+    item_t item;
+
+    sgd.name = "sgd";
+    sgd.params = &params[job.rank % 2];
+    sgd.n_params = 2;
+    sgd.lr_mult = &mult[job.rank % 2];
+    sgd.n_lr_mult = 2;
+    sgd.names = &names[job.rank % 2];
+    sgd.n_names = 2;
+    init_item(&job, &item, 1);
+    KT_OK(kvs_store_set_optimizer(job.store, &sgd));
+    KT_OK(pushpull(&job, &item, NULL));
+    mult[1].value = job.rank == 0 ? 2 : 3;
+    KT_OK(kvs_store_set_optimizer(job.store, &sgd));
+    KT_FAIL(pushpull(&job, &item, NULL), KVS_ERR_STATE, "not set up alike");
+    close_item(&item);
+    job_close(&job);
+}
+
 static void a_missing_worker_is_named_and_finds_out_when_it_comes(void)
 {
     job_t room = job_open(), job = job_open_with(&(kvs_option_t){"timeout", "3"}, 1);
@@ -928,6 +957,7 @@ static const kt_test_t tests[] = {
     KT_TEST(what_it_is),
     KT_TEST(a_shape_or_dtype_that_differs_is_told_to_all),
     KT_TEST(updates_that_are_not_set_up_alike_are_told_to_all),
+    KT_TEST(updates_are_alike_whatever_the_order_of_their_parameters),
     KT_TEST(a_missing_worker_is_named_and_finds_out_when_it_comes),
     KT_TEST(calls_in_opposite_orders_end_at_the_deadline),
     KT_TEST(a_worker_killed_before_it_submits_is_named),
