@@ -6,6 +6,7 @@
 
 #include <kvstore/allreduce.h>
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -28,7 +29,8 @@ kvs_status_t hvd_nccl_check(void)
     const kvs_provider_t *provider;
     kvs_status_t status = kvs_provider_find(KVS_DEVICE_CUDA, &provider);
 
-    if (status == KVS_OK && (provider->size < sizeof(kvs_provider_t) || provider->steps == NULL)) {
+    if (status == KVS_OK &&
+        (provider->size < offsetof(kvs_provider_t, rows_sum) || provider->steps == NULL)) {
         return kvs_fail(KVS_ERR_UNAVAILABLE,
                         "device provider '%s' lends no streams; install a newer version",
                         provider->name);

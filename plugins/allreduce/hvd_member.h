@@ -27,7 +27,7 @@ typedef struct hvd_member {
 kvs_status_t hvd_member_open(hvd_member_t *member, hvd_job_t *job, const kvs_open_args_t *args);
 kvs_status_t hvd_member_close(hvd_member_t *member, int64_t timeout_ms);
 kvs_status_t hvd_member_barrier(hvd_member_t *member);
-/* Calls that wait return ERR_CANCELLED. Safe in a signal handler. */
+/* Calls that wait return ERR_CANCELLED, and what is pending soon ends with it. Safe in a signal handler. */
 void hvd_member_cancel(hvd_member_t *member);
 
 /* Wait on `changed`, whose lock the caller holds, until it is signalled or it is time to look whether the

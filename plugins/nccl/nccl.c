@@ -5,6 +5,7 @@
 #include "nccl_digest.h"
 #include "nccl_job.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +54,8 @@ static kvs_status_t nccl_probe(const kvs_config_t *config)
         return KVS_OK; /* it has nothing to do with arrays */
     }
     status = kvs_provider_find(KVS_DEVICE_CUDA, &provider);
-    if (status == KVS_OK && (provider->size < sizeof(kvs_provider_t) || provider->leave == NULL)) {
+    if (status == KVS_OK &&
+        (provider->size < offsetof(kvs_provider_t, rows_sum) || provider->leave == NULL)) {
         return kvs_fail(KVS_ERR_UNAVAILABLE,
                         "device provider '%s' lends no streams; install a newer version",
                         provider->name);
