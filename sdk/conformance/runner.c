@@ -379,7 +379,8 @@ static void try_case(cf_t *t, const cf_case_t *which, const kvs_conformance_opti
     t->failed = t->skipped = false;
     t->text[0] = '\0';
     if ((t->traits & ~which->needs & CF_NOT_ALLOWED) != 0) {
-        cf_skip(t, "the backend has to be told to take these arrays");
+        cf_skip(t, "the backend takes these arrays with the option allow_%s=1 only",
+                t->memory->name);
     } else if (lacks) {
         cf_skip(t, "%s", lacking(lacks));
     } else {
