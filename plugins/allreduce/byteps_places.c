@@ -102,6 +102,9 @@ static kvs_status_t ask(byteps_key_t *key, const byteps_use_t *use)
     kvs_net_send_t net = KVS_NET_SEND_INIT;
     kvs_status_t status;
 
+    if (worker->closed[0] != NULL) {
+        return kvs_fail(KVS_ERR_PEER, "%s: %s", BYTEPS_KEY_TEXT(&header), worker->closed[0]);
+    }
     header.kind = BYTEPS_ASK;
     header.block = use->n_parts;
     header.exchange = worker->n_asks + 1;

@@ -595,7 +595,7 @@ void byteps_worker_fail(byteps_worker_t *worker, kvs_status_t status, const char
     pthread_cond_broadcast(&worker->changed);
 }
 
-/* Worker 0 has left: nobody says any more where keys go. */
+/* Worker 0 has closed the store or left: nobody says any more where keys go. */
 static void fail_asking(byteps_worker_t *worker, const char *text)
 {
     while (worker->asking != NULL) {
@@ -637,6 +637,10 @@ void byteps_worker_lose(byteps_worker_t *worker, int rank, const char *text)
         next = use->next_active;
         fail_parts_at(use, worker->n_servers + (uint32_t)rank, why);
     }
+    if (rank == 0) {
+        fail_asking(worker, why);
+    }
+    byteps_parts_send(worker); /* there is credit again */
 }
 
 /* What others miss of a worker that left, whoever sums sees to. */
@@ -650,9 +654,6 @@ static void lose(byteps_worker_t *worker, const kvs_net_event_t *event)
         byteps_worker_fail(worker, event->status, event->text);
     } else if (peer != NULL) {
         byteps_worker_lose(worker, peer->rank, event->text);
-        if (peer->rank == 0) {
-            fail_asking(worker, event->text);
-        }
     }
 }
 
@@ -765,6 +766,7 @@ bool byteps_worker_tick(byteps_worker_t *worker, int64_t now_ns)
         next = use->next_active;
         expire(use, now_ns);
     }
+    byteps_parts_send(worker); /* what has ended gave its credit back */
     byteps_worker_settle(worker);
     return pending;
 }

@@ -139,6 +139,55 @@ static void a_worker_that_closes_is_named(void)
     job_close(&job);
 }
 
+/* What waits behind the key that worker 1 sums, for want of credit, ends too. */
+static void a_worker_that_closes_holds_up_no_other_key(void)
+{
+    enum { N = 4 };
+    job_t room = job_open_as("byteps", NULL, 0), job = job_open_as("byteps", NULL, 0);
+    kvs_event_t *events[N];
+    vec_t values[N], out = VEC(0);
+
+    for (int i = 0; i < N; i++) {
+        KT_OK(job_pushpull(&job, kvs_key_int(i), VEC(1), &out));
+        values[i] = VEC(1);
+    }
+    for (int i = 0; i < N && job.rank == 0; i++) {
+        events[i] = job_begin_pushpull(&job, kvs_key_int(N - 1 - i), &values[i], &values[i]);
+    }
+    job_meet(&room);
+    if (job.rank == 1) {
+        job_close(&job);
+    }
+    for (int i = 0; i < N && job.rank == 0; i++) {
+        KT_FAIL(job_finish(events[i]), KVS_ERR_PEER, "worker 1 (");
+    }
+    if (job.rank == 0) {
+        job_close(&job);
+    }
+    job_close(&room);
+}
+
+/* It is worker 0 that knows where keys go. */
+static void a_worker_0_that_closes_is_named_for_new_keys(void)
+{
+    job_t room = job_open_as("byteps", NULL, 0), job = job_open_as("byteps", NULL, 0);
+    vec_t out = VEC(0);
+
+    KT_OK(job_pushpull(&job, kvs_key_int(1), VEC(1), &out));
+    if (job.rank == 0) {
+        job_close(&job);
+    }
+    job_meet(&room);
+    if (job.rank == 1) {
+        for (int i = 2; i < 4; i++) {
+            KT_FAIL(job_pushpull(&job, kvs_key_int(i), VEC(1), &out), KVS_ERR_PEER, "worker 0 (");
+        }
+        job_close(&job);
+    }
+    job_meet(&room);
+    job_close(&room);
+}
+
 static void cpu_arrays_are_refused_without_the_switch(void)
 {
     job_t job = job_open_as("byteps", NULL, 0);
@@ -202,6 +251,8 @@ static const kt_test_t tests[] = {
     KT_TEST(a_key_of_one_rank_ends_at_the_deadline),
     KT_TEST(a_key_that_worker_0_cannot_place_fails_at_once),
     KT_TEST(a_worker_that_closes_is_named),
+    KT_TEST(a_worker_that_closes_holds_up_no_other_key),
+    KT_TEST(a_worker_0_that_closes_is_named_for_new_keys),
     KT_TEST(cpu_arrays_are_refused_without_the_switch),
     KT_TEST(a_cancelled_worker_leaves_and_the_other_is_told),
 };
