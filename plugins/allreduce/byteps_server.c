@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* byteps_server.c - the node: stores come and go, workers are seen to leave, time is told. All of it on the node's I/O thread; others only wait for the end. */
+/* byteps_server.c - the node: stores come and go, workers are seen to leave, time is told. All of it on
+ * the node's I/O thread; others only wait for the end. */
 #include "byteps_server.h"
 
 #include "byteps_depot.h"

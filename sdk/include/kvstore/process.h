@@ -86,8 +86,8 @@ typedef struct kvs_net_server_args {
         .size = (uint32_t)sizeof(kvs_net_server_args_t)                                            \
     }
 
-/* Begin to serve on the node's own thread, shown by `kvstore status`; the job may not be complete yet. `ret_server` is set before
- * the first callback runs, and NULL after a failure. */
+/* Begin to serve on the node's own thread, shown by `kvstore status`; the job may not be complete yet.
+ * `ret_server` is set before the first callback runs, and NULL after a failure. */
 kvs_status_t kvs_net_server_open(kvs_net_job_t *job, const kvs_net_plugin_t *plugin,
                                  const kvs_net_server_args_t *args, kvs_net_server_t **ret_server);
 kvs_net_node_t *kvs_net_server_node(const kvs_net_server_t *server);
