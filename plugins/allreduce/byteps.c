@@ -80,7 +80,7 @@ static bool is_alone(const kvs_net_settings_t *settings)
 static kvs_status_t copy_value(kvs_op_t *op)
 {
     const kvs_tensor_t *value = &op->groups[0].values[0];
-    kvs_status_t status = KVS_OK;
+    kvs_status_t status = kvs_devhost_await(op);
 
     for (size_t i = 0; i < op->groups[0].n_outs && status == KVS_OK; i++) {
         const kvs_tensor_t *out = &op->groups[0].outs[i];
@@ -105,6 +105,15 @@ static kvs_status_t run(void *state, kvs_op_t *op)
     return store->worker != NULL ? byteps_worker_run(store->worker, op) : copy_value(op);
 }
 
+static void arrived(void *state)
+{
+    const byteps_store_t *store = state;
+
+    if (store->worker != NULL) {
+        byteps_worker_arrived(store->worker);
+    }
+}
+
 static kvs_status_t byteps_open(void *state, const kvs_open_args_t *args)
 {
     byteps_store_t *store = state;
@@ -121,7 +130,8 @@ static kvs_status_t byteps_open(void *state, const kvs_open_args_t *args)
                                     kvs_plugin_host->option(args->config, "announce"),
                                     &store->service);
     }
-    status = kvs_devhost_new(&(kvs_devhost_args_t){.store = store, .run = run}, &store->devices);
+    status = kvs_devhost_new(&(kvs_devhost_args_t){.store = store, .run = run, .arrived = arrived},
+                             &store->devices);
     if (status == KVS_OK && !is_alone(&settings)) {
         status = open_worker(store, &settings, args);
     }

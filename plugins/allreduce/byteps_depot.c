@@ -152,6 +152,7 @@ void byteps_depot_take(byteps_depot_t *depot, const byteps_header_t *header,
         take_close(depot, message->from->rank);
         break;
     case BYTEPS_FAILED:
+    case BYTEPS_REFUSED:
         byteps_exchange_take_failed(depot, header, message);
         break;
     case BYTEPS_HERE:

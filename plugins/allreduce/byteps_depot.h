@@ -118,6 +118,11 @@ void byteps_exchange_take_kept(byteps_depot_t *depot, const byteps_header_t *hea
 void byteps_exchange_take_drop(byteps_depot_t *depot, const byteps_header_t *header, int worker);
 void byteps_exchanges_free(byteps_depot_t *depot);
 
+/* Whose blocks meet where this one, or its failure, is to go. */
+byteps_seating_t byteps_seating_of(const byteps_header_t *header);
+/* It may come to such a seat. */
+bool byteps_may_come(const byteps_depot_t *depot, const byteps_header_t *header,
+                     const kvs_net_peer_t *from);
 byteps_exchange_t *byteps_exchange_find(const byteps_depot_t *depot, uint64_t id, uint64_t number);
 /* Finds it, or makes one of that seating. NULL: no memory, or it is seated otherwise. */
 byteps_exchange_t *byteps_exchange_get(byteps_depot_t *depot, const byteps_header_t *header,
@@ -157,7 +162,7 @@ void byteps_exchange_check_gone(byteps_exchange_t *exchange);
 void byteps_exchanges_check_gone(byteps_depot_t *depot);
 /* All fail for those who wait. */
 void byteps_exchanges_fail(byteps_depot_t *depot, kvs_status_t status, const char *text);
-/* A host's sum fails: by whoever was to bring it. */
+/* A host's sum fails, or a worker's array does not come: by whoever was to bring it. */
 void byteps_exchange_take_failed(byteps_depot_t *depot, const byteps_header_t *header,
                                  const kvs_net_message_t *message);
 /* Who of a host has come to whoever sums for it. */

@@ -387,7 +387,7 @@ static void give_kept(byteps_exchange_t *exchange, byteps_pending_t *pending)
 
 /* ---- Messages ----------------------------------------------------------------------------------------- */
 
-static byteps_seating_t seating_of(const byteps_header_t *header)
+byteps_seating_t byteps_seating_of(const byteps_header_t *header)
 {
     return header->server != 0    ? BYTEPS_MATES
            : header->n_ranks != 0 ? BYTEPS_HOSTS
@@ -404,11 +404,10 @@ static uint32_t count_workers(const byteps_depot_t *depot, uint32_t host)
     return n;
 }
 
-/* It may come to such a seat. */
-static bool is_entitled(const byteps_depot_t *depot, const byteps_header_t *header,
-                        const kvs_net_peer_t *from)
+bool byteps_may_come(const byteps_depot_t *depot, const byteps_header_t *header,
+                     const kvs_net_peer_t *from)
 {
-    switch (seating_of(header)) {
+    switch (byteps_seating_of(header)) {
     case BYTEPS_MATES:
         return depot->n_part_blocks > 0 && from->same_host != 0 &&
                header->server <= (uint32_t)depot->n_servers;
@@ -423,7 +422,7 @@ static bool is_entitled(const byteps_depot_t *depot, const byteps_header_t *head
 static bool brings_body(const byteps_header_t *header, const kvs_net_peer_t *from)
 {
     return header->verb == KVS_VERB_PUSHPULL ||
-           (seating_of(header) == BYTEPS_HOSTS ? from->host_number == 0 : from->rank == 0);
+           (byteps_seating_of(header) == BYTEPS_HOSTS ? from->host_number == 0 : from->rank == 0);
 }
 
 static bool fits(const byteps_depot_t *depot, const byteps_header_t *header,
@@ -433,7 +432,7 @@ static bool fits(const byteps_depot_t *depot, const byteps_header_t *header,
     int64_t n;
 
     if (header->verb == 0 || header->block >= byteps_n_blocks(header->dtype, n_elems) ||
-        !is_entitled(depot, header, message->from)) {
+        !byteps_may_come(depot, header, message->from)) {
         return false;
     }
     n = brings_body(header, message->from)
@@ -506,7 +505,7 @@ void byteps_exchange_take_block(byteps_depot_t *depot, const byteps_header_t *he
         drop_message(depot, message, "its body does not fit its header, or it is not its to send");
         return;
     }
-    exchange = byteps_exchange_get(depot, header, seating_of(header));
+    exchange = byteps_exchange_get(depot, header, byteps_seating_of(header));
     if (exchange == NULL) {
         drop_message(depot, message,
                      "no memory"); /* whoever waits for it does so until its deadline */

@@ -116,17 +116,20 @@ void byteps_exchange_fail_mismatch(byteps_exchange_t *exchange, const byteps_hea
 void byteps_exchange_take_failed(byteps_depot_t *depot, const byteps_header_t *header,
                                  const kvs_net_message_t *message)
 {
-    byteps_exchange_t *exchange = byteps_exchange_get(depot, header, BYTEPS_HOSTS);
+    byteps_exchange_t *exchange = NULL;
     kvs_net_text_t text = {.n = 0};
 
+    if (byteps_may_come(depot, header, message->from)) {
+        exchange = byteps_exchange_get(depot, header, byteps_seating_of(header));
+    }
     if (exchange == NULL) {
         return; /* whoever waits for it does so until its deadline */
     }
     exchange->marks[message->from->rank] |= BYTEPS_TOLD; /* it tells */
     if (exchange->status == KVS_OK) {
         byteps_depot_read_text(&text, message);
-        byteps_exchange_fail(exchange, header->status == KVS_OK ? KVS_ERR_PEER : header->status,
-                             text.bytes);
+        byteps_exchange_fail_here(
+            exchange, header->status == KVS_OK ? KVS_ERR_PEER : header->status, text.bytes);
     }
     byteps_exchange_free_if_done(exchange);
 }

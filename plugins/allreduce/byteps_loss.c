@@ -91,7 +91,7 @@ static void move_part(byteps_part_t *part)
 
     byteps_part_unqueue(part);
     part->target = byteps_target_of(use->key->worker, use->key, part->index);
-    part->n_sent = part->n_got;
+    byteps_part_rewind(part);
     if (!byteps_part_queue(part)) {
         byteps_use_fail(use, KVS_ERR_NO_MEMORY, "no memory for a queue of parts");
     }

@@ -10,7 +10,7 @@
 
 #include <stdbool.h>
 
-#define BYTEPS_MESSAGES_VERSION "2" /* compared when nodes meet: all sides must speak the same */
+#define BYTEPS_MESSAGES_VERSION "3" /* compared when nodes meet: all sides must speak the same */
 
 /* A part, the unit of placement and credit, travels as blocks of at most so many bytes. */
 #define BYTEPS_BLOCK_BYTES (256 << 10)
@@ -33,6 +33,8 @@ typedef enum byteps_kind {
                      * host, to a server */
     BYTEPS_WANTED,  /* others wait for this exchange */
     BYTEPS_SETTLED, /* see `settled` */
+    /* by a worker, to whoever sums for it, and to the servers of its host's sums */
+    BYTEPS_REFUSED, /* it can't bring its array, with `status`; body: the text */
     BYTEPS_N_KINDS
 } byteps_kind_t;
 

@@ -171,7 +171,7 @@ static void take_for_host(byteps_worker_t *worker, const byteps_header_t *header
 static bool is_for_depot(const byteps_header_t *header)
 {
     return header->kind == BYTEPS_BLOCK || header->kind == BYTEPS_DROP ||
-           header->kind == BYTEPS_CLOSE;
+           header->kind == BYTEPS_CLOSE || header->kind == BYTEPS_REFUSED;
 }
 
 /* What workers say to one that sums. A worker that has closed the store sums no more either. */

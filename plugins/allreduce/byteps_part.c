@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* byteps_part.c - parts wait in a heap for each server, the most urgent first, and are begun as long as the
  * bytes whose results are not in place yet stay below the credit. A use that others wait for needs no
- * credit: workers that begin keys in different orders would otherwise wait for each other. */
+ * credit: workers that begin keys in different orders would otherwise wait for each other. A part whose next
+ * block has not arrived from a device is parked meanwhile: out of its heap, and with no more credit than what
+ * is sent of it. */
 #include "byteps_worker.h"
 
 #include <stdlib.h>
@@ -39,6 +41,24 @@ static uint64_t bytes_from(const byteps_part_t *part, uint32_t n)
     }
     return (uint64_t)(part->n_blocks - 1 - n) * BYTEPS_BLOCK_BYTES +
            byteps_block_bytes(part->use, part->first_block + part->n_blocks - 1);
+}
+
+/* What counts against the credit: all that has no result, or only what is sent of it. */
+static uint64_t bytes_in_flight(const byteps_part_t *part)
+{
+    return bytes_from(part, part->n_got) - (part->started ? 0 : bytes_from(part, part->n_sent));
+}
+
+static void give_credit_back(byteps_part_t *part)
+{
+    part->use->key->worker->n_in_flight -= bytes_in_flight(part);
+    part->started = false;
+}
+
+void byteps_part_rewind(byteps_part_t *part)
+{
+    give_credit_back(part);
+    part->n_sent = part->n_got;
 }
 
 /* ---- The heaps --------------------------------------------------------------------------------------- */
@@ -109,11 +129,25 @@ bool byteps_part_queue(byteps_part_t *part)
     return true;
 }
 
+static void unpark(byteps_part_t *part)
+{
+    byteps_part_t **at = &part->use->key->worker->parked;
+
+    while (*at != part) {
+        at = &(*at)->next_parked;
+    }
+    *at = part->next_parked;
+    part->parked = false;
+}
+
 void byteps_part_unqueue(byteps_part_t *part)
 {
     size_t i = part->at - 1;
     byteps_target_t *target;
 
+    if (part->parked) {
+        unpark(part);
+    }
     if (part->at == 0) {
         return;
     }
@@ -253,13 +287,167 @@ void byteps_parts_withdraw(byteps_use_t *use)
         byteps_part_t *part = &use->parts[i];
 
         byteps_part_unqueue(part);
-        worker->n_in_flight -= part->started ? bytes_from(part, part->n_got) : 0;
-        part->started = false;
+        give_credit_back(part);
     }
     for (uint32_t t = 0; t < worker->n_targets; t++) {
         if (has_sent_to(use, t)) {
             say(worker, t, &header);
         }
+    }
+}
+
+/* ---- Elements that come from devices ------------------------------------------------------------------- */
+
+#define NOT_ARRIVED 1 /* no kvs_status_t, which are negative */
+
+/* Whether the next block is there: 0, NOT_ARRIVED, or the failure of what brings it. */
+static kvs_status_t look_for_elements(const byteps_part_t *part)
+{
+    const byteps_use_t *use = part->use;
+    uint64_t block = part->first_block + part->n_sent;
+    uint64_t end = block * BYTEPS_BLOCK_BYTES + byteps_block_bytes(use, block);
+    size_t n_arrived;
+    kvs_status_t status = KVS_OK;
+
+    if (use->source != NULL && use->copy == NULL) {
+        status = kvs_devhost_arrived(use->pub, &use->pub->groups[0], &n_arrived);
+        status = status == KVS_OK && end > n_arrived ? (kvs_status_t)NOT_ARRIVED : status;
+    }
+    return status;
+}
+
+static void park(byteps_part_t *part)
+{
+    byteps_worker_t *worker = part->use->key->worker;
+
+    byteps_part_unqueue(part);
+    worker->n_in_flight -= part->started ? bytes_from(part, part->n_sent) : 0;
+    part->started = false;
+    part->parked = true;
+    part->next_parked = worker->parked;
+    worker->parked = part;
+}
+
+static void say_refused(const byteps_use_t *use, const byteps_header_t *header,
+                        const kvs_net_peer_t *peer, const char *text)
+{
+    const byteps_worker_t *worker = use->key->worker;
+    uint8_t bytes[BYTEPS_MAX_HEADER_BYTES];
+    kvs_net_send_t net = KVS_NET_SEND_INIT;
+
+    byteps_message_of(worker, header, bytes, &net);
+    net.flags = KVS_NET_URGENT;
+    net.body = text;
+    net.n_body_bytes = strlen(text);
+    (void)kvs_net_send(worker->node, peer, &net); /* one that is gone needs to know nothing */
+}
+
+/* Mark whoever sums a part of the use, and where hosts sum first, the servers that get their sums. */
+static void mark_targets(const byteps_use_t *use, bool *marks)
+{
+    const byteps_worker_t *worker = use->key->worker;
+
+    for (uint64_t i = 0; i < use->n_parts; i++) {
+        marks[use->parts[i].target] = true;
+        if (use->key->servers != NULL) {
+            uint32_t server = use->key->servers[i];
+
+            marks[worker->lost[server]
+                      ? byteps_replace(use->key->id, i, worker->lost, worker->n_servers)
+                      : server] = true;
+        }
+    }
+}
+
+/* Others would wait for it in vain. */
+static void refuse(const byteps_use_t *use, kvs_status_t status, const char *text)
+{
+    const byteps_worker_t *worker = use->key->worker;
+    byteps_header_t header = {.kind = BYTEPS_REFUSED,
+                              .id = use->header.id,
+                              .exchange = use->header.exchange,
+                              .status = status};
+    bool *marks = calloc(worker->n_targets, sizeof(*marks));
+    bool hosts = use->key->servers != NULL;
+
+    if (marks == NULL) { /* they wait until the deadline */
+        return;
+    }
+    mark_targets(use, marks);
+    for (uint32_t t = 0; t < worker->n_targets; t++) {
+        bool is_server = t < worker->n_servers;
+
+        header.server = hosts && !is_server;
+        header.n_ranks = hosts && is_server ? (uint32_t)worker->depot->n_mates : 0;
+        if (marks[t]) {
+            say_refused(use, &header, byteps_target_peer(worker, t), text);
+        }
+    }
+    free(marks);
+}
+
+/* With this thread's text. What is cancelled leaves the job, which tells the others. */
+static void fail_to_arrive(byteps_use_t *use, kvs_status_t status)
+{
+    const kvs_net_peer_t *self = kvs_net_node_self(use->key->worker->node);
+    kvs_net_text_t text = {.n = 0};
+
+    kvs_net_text_add(&text, "%s: %s: %s", BYTEPS_KEY_TEXT(&use->header), self->label,
+                     kvs_plugin_host->last_error());
+    if (status != KVS_ERR_CANCELLED) {
+        refuse(use, status, text.bytes);
+    }
+    byteps_use_fail(use, status, text.bytes);
+    byteps_use_end(use);
+}
+
+/* Put it back where it waits for its turn, or end its use. False: it is still parked. */
+static bool take_up(byteps_part_t *part)
+{
+    byteps_use_t *use = part->use;
+    kvs_status_t status = look_for_elements(part);
+
+    if ((int)status == NOT_ARRIVED) {
+        return false;
+    }
+    if (status != KVS_OK) {
+        fail_to_arrive(use, status);
+        return true;
+    }
+    unpark(part);
+    if (!byteps_part_queue(part)) {
+        byteps_use_fail(use, KVS_ERR_NO_MEMORY, "no memory for a queue of parts");
+        byteps_use_end(use);
+    }
+    return true;
+}
+
+static void take_arrived(void *arg)
+{
+    byteps_worker_t *worker = arg;
+    byteps_part_t **at;
+
+    pthread_mutex_lock(&worker->lock);
+    worker->is_called = false;
+    at = &worker->parked;
+    while (*at != NULL) { /* from the start again: a use that ends takes others with it */
+        at = take_up(*at) ? &worker->parked : &(*at)->next_parked;
+    }
+    byteps_parts_send(worker);
+    byteps_worker_settle(worker);
+}
+
+/* The I/O thread sends it: it alone tells the core of ends. */
+void byteps_worker_arrived(byteps_worker_t *worker)
+{
+    bool calls;
+
+    pthread_mutex_lock(&worker->lock);
+    calls = worker->parked != NULL && !worker->is_called;
+    worker->is_called |= calls;
+    pthread_mutex_unlock(&worker->lock);
+    if (calls) { /* without that thread all has failed */
+        (void)kvs_net_node_call(worker->node, take_arrived, worker);
     }
 }
 
@@ -312,7 +500,7 @@ static bool may_start(const byteps_worker_t *worker, const byteps_part_t *part)
 {
     return part->started || part->use->wanted || worker->credit_bytes == 0 ||
            worker->n_in_flight == 0 ||
-           worker->n_in_flight + bytes_from(part, part->n_got) <= worker->credit_bytes;
+           worker->n_in_flight + bytes_from(part, part->n_sent) <= worker->credit_bytes;
 }
 
 /* The most urgent part of all servers that take something; NULL: none. */
@@ -335,15 +523,24 @@ static byteps_part_t *next_part(const byteps_worker_t *worker)
 static void send_some(byteps_worker_t *worker, byteps_part_t *part)
 {
     byteps_use_t *use = part->use;
-    kvs_status_t status = send_block(part);
+    kvs_status_t status = look_for_elements(part);
 
+    if ((int)status == NOT_ARRIVED) {
+        park(part);
+        return;
+    }
+    if (status != KVS_OK) {
+        fail_to_arrive(use, status);
+        return;
+    }
+    status = send_block(part);
     if (status == KVS_NET_AGAIN || status == KVS_ERR_PEER) { /* room, or the loss, is told */
         worker->targets[part->target].is_full = true;
     } else if (status != KVS_OK) {
         byteps_use_fail(use, status, kvs_plugin_host->last_error());
         byteps_use_end(use);
     } else {
-        worker->n_in_flight += part->started ? 0 : bytes_from(part, part->n_got);
+        worker->n_in_flight += part->started ? 0 : bytes_from(part, part->n_sent - 1);
         part->started = true;
         if (part->n_sent - part->n_got == 1) { /* nothing was awaited of it before */
             use->moved_ns = byteps_now_ns();

@@ -560,6 +560,9 @@ void byteps_use_write(const byteps_use_t *use, uint64_t block, const void *data)
         kvs_cast(n, dtype, data, out_dtype,
                  (char *)group->outs[i].data + (size_t)first * kvs_dtype_bytes(out_dtype));
     }
+    if (n > 0) {
+        kvs_devhost_wrote(use->pub, group, first, n);
+    }
 }
 
 kvs_status_t byteps_worker_barrier(byteps_worker_t *worker)

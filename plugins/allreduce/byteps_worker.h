@@ -37,7 +37,9 @@ typedef struct byteps_part {
     uint32_t n_sent, n_got;
     uint32_t target;
     size_t at;    /* 1 more than its place in the target's heap; 0: not there */
-    bool started; /* its bytes count as in flight */
+    bool started; /* its bytes count as in flight; else only those that are sent */
+    bool parked;  /* its next block has not arrived from a device */
+    struct byteps_part *next_parked;
 } byteps_part_t;
 
 /* One use of a key: the state of the core's group. Zeroed when the operation begins. */
@@ -131,6 +133,8 @@ struct byteps_worker {
     uint64_t n_asks;
     byteps_use_t *active; /* that have begun */
     byteps_use_t *to_settle;
+    byteps_part_t *parked;
+    bool is_called;       /* the I/O thread will look at them */
     uint64_t n_in_flight; /* bytes whose result is not in place */
     bool pumping;
     kvs_status_t failure; /* nothing works any more */
@@ -190,11 +194,15 @@ kvs_status_t byteps_parts_start(byteps_use_t *use);
 void byteps_parts_withdraw(byteps_use_t *use);
 /* Send what credit and servers allow. */
 void byteps_parts_send(byteps_worker_t *worker);
+/* Without the lock: more elements have arrived from devices, or never will. Any thread. */
+void byteps_worker_arrived(byteps_worker_t *worker);
 /* The bytes of elements in a block. */
 size_t byteps_block_bytes(const byteps_use_t *use, uint64_t block);
 /* Put the part where it waits; false: no memory. */
 bool byteps_part_queue(byteps_part_t *part);
-void byteps_part_unqueue(byteps_part_t *part);
+void byteps_part_unqueue(byteps_part_t *part); /* or parked */
+/* What has no result will be sent again, and has no credit until then. */
+void byteps_part_rewind(byteps_part_t *part);
 
 /* Who sums a part as things are. */
 uint32_t byteps_target_of(const byteps_worker_t *worker, const byteps_key_t *key, uint64_t part);
