@@ -797,7 +797,7 @@ static void a_device_that_is_lost_on_the_way_fails_the_round(void)
     kvs_key_t key = kvs_key_int(1);
     kvs_tensor_t values[2], out = make(0, KVS_DTYPE_float32, &n, job.rank, 9);
     kvs_arrays_t list = pretend_list(&values[0], 1), outs = pretend_list(&out, 1);
-    kvs_arrays_t lost = pretend_list(&values[job.rank], 1);
+    kvs_arrays_t lost = pretend_list(&values[job.rank == 1], 1);
     char *want = calloc((size_t)n, sizeof(float));
     kvs_call_t call = KVS_CALL_INIT;
     kvs_event_t *event = NULL;
