@@ -89,11 +89,13 @@ static void take_wanted(byteps_worker_t *worker, const byteps_header_t *header)
         return;
     }
     for (uint64_t i = 0; i < use->n_parts; i++) {
-        byteps_part_unqueue(&use->parts[i]);
+        if (!use->parts[i].parked) {
+            byteps_part_unqueue(&use->parts[i]);
+        }
     }
     use->wanted = true;
     for (uint64_t i = 0; i < use->n_parts; i++) {
-        if (use->parts[i].n_sent < use->parts[i].n_blocks) {
+        if (!use->parts[i].parked && use->parts[i].n_sent < use->parts[i].n_blocks) {
             (void)byteps_part_queue(&use->parts[i]); /* there is room: it has just gone */
         }
     }

@@ -446,8 +446,10 @@ void byteps_worker_arrived(byteps_worker_t *worker)
     calls = worker->parked != NULL && !worker->is_called;
     worker->is_called |= calls;
     pthread_mutex_unlock(&worker->lock);
-    if (calls) { /* without that thread all has failed */
-        (void)kvs_net_node_call(worker->node, take_arrived, worker);
+    if (calls && kvs_net_node_call(worker->node, take_arrived, worker) != KVS_OK) {
+        pthread_mutex_lock(&worker->lock);
+        worker->is_called = false; /* the next arrival tries again */
+        pthread_mutex_unlock(&worker->lock);
     }
 }
 

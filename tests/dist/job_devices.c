@@ -828,6 +828,43 @@ static void a_device_that_is_lost_on_the_way_fails_the_round(void)
     job_close(&job);
 }
 
+/* Half of its value is sent, and the device does not bring the rest: the other only hears that the worker has left. */
+static void a_cancelled_worker_waits_for_no_device(void)
+{
+    enum { CHUNK = 4 << 20 };
+    int64_t n = 2 * CHUNK / 4;
+    job_t room = open_job(), job = open_job();
+    kvs_key_t key = kvs_key_int(1);
+    kvs_tensor_t value = make(0, KVS_DTYPE_float32, &n, job.rank, 0),
+                 out = make(0, KVS_DTYPE_float32, &n, job.rank, 9);
+    kvs_arrays_t in = pretend_list(&value, 1), outs = pretend_list(&out, 1);
+    kvs_call_t call = KVS_CALL_INIT;
+    kvs_event_t *event = NULL;
+    kvs_status_t status = KVS_OK;
+
+    driver.reset_counts();
+    driver.downloads(job.rank == 0 ? 1 : -1);
+    call.ret_event = &event;
+    KT_OK(kvs_store_pushpull(job.store, &key, 1, &in, &outs, &call));
+    KT_TRUE(have_come_back(CHUNK));
+    job_meet(&room);
+    if (job.rank == 0) {
+        kvs_store_cancel(job.store);
+        KT_INT(job_finish(event), KVS_ERR_CANCELLED);
+        driver.downloads(-1);
+        status = kvs_store_close(job.store);
+        KT_TRUE(status == KVS_OK || status == KVS_ERR_CANCELLED);
+    } else {
+        status = job_finish(event); /* the rest may come before the other has left */
+        KT_TRUE(status == KVS_OK ||
+                (status == KVS_ERR_PEER && strstr(kvs_last_error(), "worker 0 (") != NULL));
+        job_close(&job);
+    }
+    pretend_free(&value, 0);
+    pretend_free(&out, 0);
+    job_close(&room);
+}
+
 static void without_the_provider_its_package_is_named(void)
 {
     kvs_key_t key = kvs_key_int(1);
@@ -868,6 +905,7 @@ int main(int argc, char **argv)
         KT_TEST(a_device_that_is_not_there_is_named),
         KT_TEST(a_lost_device_fails_its_calls_and_no_others),
         KT_TEST(a_device_that_is_lost_on_the_way_fails_the_round),
+        KT_TEST(a_cancelled_worker_waits_for_no_device),
         KT_TEST(without_the_provider_its_package_is_named),
     };
 
