@@ -342,12 +342,15 @@ static void say_refused(const byteps_use_t *use, const byteps_header_t *header,
     (void)kvs_net_send(worker->node, peer, &net); /* one that is gone needs to know nothing */
 }
 
-/* Mark whoever sums a part of the use, and where hosts sum first, the servers that get their sums. */
+/* Mark whoever sums a part of the use that is not over, and where hosts sum first, the servers that get their sums. */
 static void mark_targets(const byteps_use_t *use, bool *marks)
 {
     const byteps_worker_t *worker = use->key->worker;
 
     for (uint64_t i = 0; i < use->n_parts; i++) {
+        if (use->parts[i].n_got == use->parts[i].n_blocks) {
+            continue;
+        }
         marks[use->parts[i].target] = true;
         if (use->key->servers != NULL) {
             uint32_t server = use->key->servers[i];

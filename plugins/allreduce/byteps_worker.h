@@ -10,9 +10,9 @@
  * byteps_loss.c what happens when a server is lost.
  *
  * Two kinds of threads: callers, one at a time for what is issued (the core sees to it), who begin
- * operations and may send; and the node's I/O thread, which alone handles results. `lock` guards all
- * that both touch; the core is never called under it. Lock order: the core's, then `lock`, then the
- * node's own. */
+ * operations and may send; and the node's I/O thread, which alone handles results, and is called when
+ * more has arrived from devices. `lock` guards all that both touch; the core is never called under it.
+ * Lock order: the core's, then `lock`, then the node's own and those of the kit. */
 #ifndef BYTEPS_WORKER_H
 #define BYTEPS_WORKER_H
 
