@@ -42,12 +42,15 @@ static void fail_locked(kvs_devhost_op_t *op, kvs_status_t status, const char *t
     }
 }
 
-/* The core is told of the operation's end once. */
+/* The core is told of the operation's end once: if not by the watches, it is not theirs to touch. */
 static kvs_op_t *take_real_locked(kvs_devhost_op_t *op)
 {
-    kvs_op_t *real = op->tells ? op->real : NULL;
+    kvs_op_t *real = NULL;
 
-    op->real = real != NULL ? NULL : op->real;
+    if (op->tells) {
+        real = op->real;
+        op->real = NULL;
+    }
     return real;
 }
 
