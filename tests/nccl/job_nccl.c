@@ -483,22 +483,29 @@ static void *exchange_often(void *arg)
     return NULL;
 }
 
-static void threads_and_stores_have_keys_of_their_own(void)
+/* Four, each with a key of its own. */
+static void run_threads(const job_t *even, const job_t *odd, void *(*run)(void *))
 {
-    job_t job = job_open(), other = job_open();
     thread_t threads[4];
 
     for (int i = 0; i < 4; i++) {
-        threads[i].job = i % 2 == 0 ? &job : &other;
+        threads[i].job = i % 2 == 0 ? even : odd;
         init_item(threads[i].job, &threads[i].item, i);
     }
     for (int i = 0; i < 4; i++) {
-        KT_INT(pthread_create(&threads[i].id, NULL, exchange_often, &threads[i]), 0);
+        KT_INT(pthread_create(&threads[i].id, NULL, run, &threads[i]), 0);
     }
     for (int i = 0; i < 4; i++) {
         pthread_join(threads[i].id, NULL);
         close_item(&threads[i].item);
     }
+}
+
+static void threads_and_stores_have_keys_of_their_own(void)
+{
+    job_t job = job_open(), other = job_open();
+
+    run_threads(&job, &other, exchange_often);
     job_close(&other);
     job_close(&job);
 }
@@ -903,21 +910,10 @@ static void threads_update_keys_of_their_own(void)
 {
     job_t job = job_open();
     kvs_optimizer_spec_t adam = KVS_OPTIMIZER_INIT;
-    thread_t threads[4];
 
     adam.name = "adam";
-    for (int i = 0; i < 4; i++) {
-        threads[i].job = &job;
-        init_item(&job, &threads[i].item, i);
-    }
     KT_OK(kvs_store_set_optimizer(job.store, &adam));
-    for (int i = 0; i < 4; i++) {
-        KT_INT(pthread_create(&threads[i].id, NULL, step_often, &threads[i]), 0);
-    }
-    for (int i = 0; i < 4; i++) {
-        pthread_join(threads[i].id, NULL);
-        close_item(&threads[i].item);
-    }
+    run_threads(&job, &job, step_often);
     job_close(&job);
 }
 
