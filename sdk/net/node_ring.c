@@ -90,7 +90,9 @@ static void offer(kvs_net_node_t *node, net_lane_t *lane)
     }
     if (cause != 0) {
         net_writer_free(writer);
-        say_by_socket(peer, cause == ECONNREFUSED ? "it does not share memory" : strerror(cause));
+        if (cause != ECONNREFUSED) { /* else it does not share memory, or has left already */
+            say_by_socket(peer, strerror(cause));
+        }
         return;
     }
     pthread_mutex_lock(&lane->lock);
