@@ -101,7 +101,7 @@ static const command_t commands[] = {
      "a job of several processes on this host",
      "Starts a scheduler, M servers and N workers, which run COMMAND, each with the environment of "
      "its\n"
-     "role (KVSTORE_* and DMLC_*). A store created by NAME, or without a name (None), then finds the "
+     "role (KVSTORE_* and DMLC_*). A store created by NAME, or without a name, then finds the "
      "others.\n"
      "Output comes line by line with the process's name in front; standard input is empty. The\n"
      "job's name is KVSTORE_JOB_ID, or else one of its own.\n"
