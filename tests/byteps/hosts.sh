@@ -65,7 +65,7 @@ on() {
 }
 
 mkfifo "$work/address" || exit 1
-export KVS_TEST_HOSTS="$hosts"
+export KVS_TEST_HOSTS="$hosts" KVS_TEST_SCRATCH="$work"
 export KVSTORE_NUM_WORKERS=$n_workers KVSTORE_NUM_SERVERS="$n_servers" KVSTORE_INSECURE=1
 export KVSTORE_JOB_ID="hosts-$$" KVSTORE_RENDEZVOUS=40
 KVSTORE_SCHEDULER=10.77.1.1:0 on 1 "$kvstore" scheduler --backend byteps --announce "$work/address"
