@@ -3,32 +3,13 @@
  * reader refuses them or stays within the memory; the writer likewise believes nothing. Seeds lie in
  * seeds/ring. Holds are released in the order of the bytes' own choosing. */
 #include "ring.h"
+#include "fuzz_host.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #define MAX_HELD   64
 #define STATE      (5 * sizeof(uint64_t)) /* tail, read, received, head, choices */
 #define DATA_BYTES NET_RING_MIN
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
-
-static kvs_status_t fail(kvs_status_t status, const char *format, ...)
-{
-    (void)format;
-    return status;
-}
-
-static const kvs_host_t host = {.size = sizeof(host), .fail = fail};
-const kvs_host_t *kvs_plugin_host = &host;
-
-static void require(int condition)
-{
-    if (!condition) {
-        abort();
-    }
-}
 
 /* Memory as segment.c makes it, without descriptors. */
 static net_memory_t memory;
