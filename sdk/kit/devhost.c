@@ -155,19 +155,32 @@ void kvs_devhost_drop(kvs_devhost_op_t *op)
     }
 }
 
-/* The operation has ended; the text is this thread's. Once the core is told the store may be closed. */
-static void end(kvs_devhost_op_t *op, kvs_status_t status)
+void kvs_devhost_drop_and_tell(kvs_devhost_op_t *op, kvs_op_t *real, kvs_status_t status)
 {
-    kvs_op_t *real = op->real;
     char *text = status != KVS_OK ? strdup(kvs_plugin_host->last_error()) : NULL;
 
-    op->real = NULL;
     kvs_devhost_drop(op);
     if (status != KVS_OK) {
         (void)kvs_fail(status, "%s", text == NULL ? "no memory" : text);
     }
     free(text);
     kvs_plugin_host->complete(real, status);
+}
+
+static kvs_op_t *take_real(kvs_devhost_op_t *op)
+{
+    kvs_op_t *real = op->real;
+
+    pthread_mutex_lock(&op->host->lock);
+    op->real = NULL;
+    kvs_devhost_note_ending_locked(op);
+    pthread_mutex_unlock(&op->host->lock);
+    return real;
+}
+
+static void end(kvs_devhost_op_t *op, kvs_status_t status)
+{
+    kvs_devhost_drop_and_tell(op, take_real(op), status);
 }
 
 static kvs_status_t run_staged(kvs_devhost_op_t *op)
@@ -391,7 +404,7 @@ kvs_status_t kvs_devhost_call(
     }
     status = start_threads(host, 1);
     status = status == KVS_OK ? call_staged(op, what, call, arg) : status;
-    op->real = NULL;
+    (void)take_real(op);
     kvs_devhost_drop(op);
     return status;
 }

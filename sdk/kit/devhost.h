@@ -78,7 +78,7 @@ typedef struct kvs_devhost_out {
 struct kvs_devhost_op {
     kvs_op_t op; /* first: what the backend is given */
     kvs_devhost_t *host;
-    kvs_op_t *real;                 /* NULL: the core has been told */
+    kvs_op_t *real;                 /* NULL: it has ended for the core */
     const kvs_provider_t *provider; /* NULL: there are no arrays on devices */
     uint32_t is_consumed;           /* the core knows */
     uint32_t is_early;              /* the backend is given it before its values are there */
@@ -106,6 +106,8 @@ struct kvs_devhost_op {
     size_t n_refs;
     size_t n_watched; /* the first so many watches are in the list, or were */
     size_t n_values_left, n_outs_left;
+    uint32_t is_stuck;  /* a device was waited for too long */
+    uint32_t is_ending; /* counted in the host's n_ending */
     int tells; /* the core is told when no outs are left, with */
     kvs_status_t status;
     char *text;
@@ -138,12 +140,16 @@ struct kvs_devhost {
     kvs_devhost_watch_t *first, **end;
     kvs_devhost_buffer_t *spare; /* pinned */
     size_t n_spare_bytes;
+    size_t n_ending; /* operations that have ended and whose memory comes back when their devices are done */
 };
 
 /* ---- devhost.c --------------------------------------------------------------------------------------- */
 
 /* One reference less; the last one frees the operation. */
 void kvs_devhost_drop(kvs_devhost_op_t *op);
+/* Drop the operation, and then tell the core that `real` has ended, with this thread's text. Once that is
+ * told the store may be closed. */
+void kvs_devhost_drop_and_tell(kvs_devhost_op_t *op, kvs_op_t *real, kvs_status_t status);
 /* Whether a backend's operation is one of ours. */
 int kvs_devhost_is_staged(const kvs_op_t *op);
 
@@ -155,6 +161,10 @@ void kvs_devhost_stop_watching(kvs_devhost_t *host);
 /* Watch the marks that the operation has taken since. With `tells` the watches have the caller's reference:
  * when no outs are left the core is told of the end. */
 void kvs_devhost_watch(kvs_devhost_op_t *op, int tells);
+/* The operation has ended, or is stuck. */
+void kvs_devhost_note_ending_locked(kvs_devhost_op_t *op);
+/* Wait until memory of an operation that has ended comes back; gives whether any did. */
+int kvs_devhost_await_memory(kvs_devhost_t *host);
 /* Wait until the values are in host memory, or the outs on their devices; or for the failure of that. */
 kvs_status_t kvs_devhost_await_values(kvs_devhost_op_t *op);
 kvs_status_t kvs_devhost_await_outs(kvs_devhost_op_t *op);

@@ -66,11 +66,11 @@ static kvs_status_t add_buffer(kvs_devhost_op_t *op, kvs_device_t device, size_t
     return KVS_OK;
 }
 
-kvs_status_t kvs_devhost_take_pinned(kvs_devhost_op_t *op, kvs_device_t device, size_t n_bytes,
-                                     void **ret_data)
+/* A spare one, a new one, or a new one in the room of all the spare ones. */
+static kvs_status_t try_pinned(kvs_devhost_op_t *op, kvs_device_t device, size_t n_bytes,
+                               void **ret_data)
 {
     kvs_devhost_buffer_t *buffer = take_spare(op->host, n_bytes);
-    kvs_device_t pinned = kvs_devhost_pinned_of(device);
     kvs_status_t status;
 
     if (buffer != NULL) {
@@ -79,11 +79,23 @@ kvs_status_t kvs_devhost_take_pinned(kvs_devhost_op_t *op, kvs_device_t device, 
         *ret_data = buffer->data;
         return KVS_OK;
     }
-    status = add_buffer(op, pinned, n_bytes, ret_data);
-    if (status == KVS_ERR_NO_MEMORY) { /* those that don't fit may make room */
+    status = add_buffer(op, device, n_bytes, ret_data);
+    if (status == KVS_ERR_NO_MEMORY) {
         free_buffers(op->provider, take_all_spare(op->host));
-        status = add_buffer(op, pinned, n_bytes, ret_data);
+        status = add_buffer(op, device, n_bytes, ret_data);
     }
+    return status;
+}
+
+kvs_status_t kvs_devhost_take_pinned(kvs_devhost_op_t *op, kvs_device_t device, size_t n_bytes,
+                                     void **ret_data)
+{
+    kvs_device_t pinned = kvs_devhost_pinned_of(device);
+    kvs_status_t status;
+
+    do {
+        status = try_pinned(op, pinned, n_bytes, ret_data);
+    } while (status == KVS_ERR_NO_MEMORY && kvs_devhost_await_memory(op->host));
     return status == KVS_OK
                ? KVS_OK
                : kvs_fail_context(status, "no %zu bytes of pinned host memory", n_bytes);
@@ -92,7 +104,12 @@ kvs_status_t kvs_devhost_take_pinned(kvs_devhost_op_t *op, kvs_device_t device, 
 kvs_status_t kvs_devhost_take_scratch(kvs_devhost_op_t *op, kvs_device_t device, size_t n_bytes,
                                       void **ret_data)
 {
-    return add_buffer(op, device, n_bytes, ret_data);
+    kvs_status_t status;
+
+    do {
+        status = add_buffer(op, device, n_bytes, ret_data);
+    } while (status == KVS_ERR_NO_MEMORY && kvs_devhost_await_memory(op->host));
+    return status;
 }
 
 void kvs_devhost_give_back(kvs_devhost_op_t *op)
@@ -114,6 +131,12 @@ void kvs_devhost_give_back(kvs_devhost_op_t *op)
     }
     pthread_mutex_unlock(&host->lock);
     free_buffers(op->provider, others);
+    if (op->is_ending) {
+        pthread_mutex_lock(&host->lock);
+        host->n_ending--;
+        pthread_cond_broadcast(&host->changed);
+        pthread_mutex_unlock(&host->lock);
+    }
 }
 
 void kvs_devhost_free_spare(kvs_devhost_t *host)

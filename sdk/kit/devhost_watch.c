@@ -50,6 +50,7 @@ static kvs_op_t *take_real_locked(kvs_devhost_op_t *op)
     if (op->tells) {
         real = op->real;
         op->real = NULL;
+        kvs_devhost_note_ending_locked(op);
     }
     return real;
 }
@@ -97,20 +98,26 @@ static int expire_locked(kvs_devhost_watch_t *watch, news_t *news)
              (long long)timeout_ms);
     fail_locked(op, KVS_ERR_TIMEOUT, text);
     watch->is_late = 1;
+    op->is_stuck = 1;
+    kvs_devhost_note_ending_locked(op);
     news->is_arrival = op->is_early && !watch->is_of_outs;
     news->real = watch->is_of_outs ? take_real_locked(op) : NULL;
     pthread_cond_broadcast(&op->host->changed);
     return 1;
 }
 
-/* Without the lock. The operation is still there. */
-static void tell(kvs_devhost_op_t *op, const news_t *news)
+/* Without the lock. The operation is still there, and the watch's reference to it, if it `drops` that, too. */
+static void tell(kvs_devhost_op_t *op, const news_t *news, int drops)
 {
     if (news->is_arrival) {
         op->host->args.arrived(op->host->args.store);
     }
-    if (news->real != NULL) {
+    if (news->real != NULL && drops) {
+        kvs_devhost_drop_and_tell(op, news->real, kvs_devhost_failure(op));
+    } else if (news->real != NULL) {
         kvs_plugin_host->complete(news->real, kvs_devhost_failure(op));
+    } else if (drops) {
+        kvs_devhost_drop(op);
     }
 }
 
@@ -164,10 +171,7 @@ static int look_locked(kvs_devhost_t *host, kvs_devhost_watch_t **at, busy_t *bu
         return 0;
     }
     pthread_mutex_unlock(&host->lock);
-    tell(op, &news);
-    if (is_over(status)) {
-        kvs_devhost_drop(op);
-    }
+    tell(op, &news, is_over(status));
     pthread_mutex_lock(&host->lock);
     return is_over(status);
 }
@@ -292,6 +296,32 @@ void kvs_devhost_watch(kvs_devhost_op_t *op, int tells)
     op->n_refs -= (size_t)tells;
     pthread_cond_broadcast(&host->changed);
     pthread_mutex_unlock(&host->lock); /* the operation, and the host, may be gone from here on */
+}
+
+void kvs_devhost_note_ending_locked(kvs_devhost_op_t *op)
+{
+    uint32_t is_ending = op->real == NULL && !op->is_stuck;
+
+    op->host->n_ending += is_ending;
+    op->host->n_ending -= op->is_ending;
+    op->is_ending = is_ending;
+}
+
+/* The thread that watches would wait for itself. */
+int kvs_devhost_await_memory(kvs_devhost_t *host)
+{
+    struct timespec until = kvs_time_after(CLOCK_MONOTONIC, host->args.timeout_ms);
+    size_t n_before;
+    int any;
+
+    pthread_mutex_lock(&host->lock);
+    n_before = pthread_equal(pthread_self(), host->watcher) ? 0 : host->n_ending;
+    while (n_before > 0 && host->n_ending >= n_before &&
+           pthread_cond_timedwait(&host->changed, &host->lock, &until) == 0) {
+    }
+    any = host->n_ending < n_before;
+    pthread_mutex_unlock(&host->lock);
+    return any;
 }
 
 static kvs_status_t failure_locked(const kvs_devhost_op_t *op)

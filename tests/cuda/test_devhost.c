@@ -89,6 +89,7 @@ static const kvs_backend_ops_t ops = {
     .store_size = sizeof(keeper_t),
     .open = keeper_open,
     .close = keeper_close,
+    .pull = keeper_run,
     .pushpull = keeper_run,
     .cancel = keeper_cancel,
 };
@@ -573,6 +574,62 @@ static void without_pinned_memory_the_call_fails_and_others_work(void)
     KT_OK(kvs_store_close(store));
 }
 
+/* Once there was no memory for somebody, let the stream go on that some is kept for. */
+static void *let_go(void *stream)
+{
+    cuda_double_counts_t counts = {0};
+    struct timespec ms = {.tv_nsec = 1000000};
+
+    for (int i = 0; i < PATIENCE_S * 1000 && counts.pinned_refused == 0; i++) {
+        nanosleep(&ms, NULL);
+        driver.read_counts(&counts);
+    }
+    driver.hold(stream, 0);
+    return NULL;
+}
+
+/* An out of a pull that has ended waits in host memory for its stream. */
+static void memory_of_calls_that_have_ended_is_waited_for(void)
+{
+    int64_t n = 500001;
+    kvs_key_t key = kvs_key_int(1);
+    kvs_event_t *event = NULL;
+    kvs_call_t call = KVS_CALL_INIT;
+    pthread_t thread;
+
+    if (getenv("KVSTORE_DOUBLE_PINNED") == NULL) {
+        return;
+    }
+    kvs_store_t *store = open_store("early");
+    CUstream held = pretend_stream(0);
+    kvs_tensor_t pulled = array_of(0, &n, 0), value = array_of(1, &n, 7);
+    kvs_arrays_t out = pretend_list(&pulled, 1);
+
+    pulled.stream = (int64_t)(intptr_t)held;
+    driver.hold(held, 1);
+    call.ret_event = &event;
+    KT_OK(kvs_store_pull(store, &key, 1, &out, &call));
+    kvs_op_t *op = op_at(0);
+
+    for (int64_t i = 0; i < n; i++) {
+        ((float *)op->groups[0].outs[0].data)[i] = 9;
+    }
+    kvs_devhost_complete(op, KVS_OK);
+    KT_OK(finish(event));
+    driver.reset_counts();
+    pthread_create(&thread, NULL, let_go, held);
+    event = begin(store, 2, &value, 1, NULL, 0);
+    pthread_join(thread, NULL);
+    KT_OK(kvs_devhost_await(op_at(1)));
+    kvs_devhost_complete(op_at(1), KVS_OK);
+    KT_OK(finish(event));
+    pretend_sync(0, held);
+    KT_INT(n_others(&pulled, 9), 0);
+    pretend_free(&pulled, 0);
+    pretend_free(&value, 0);
+    KT_OK(kvs_store_close(store));
+}
+
 int main(int argc, char **argv)
 {
     static const kt_test_t tests[] = {
@@ -585,6 +642,7 @@ int main(int argc, char **argv)
         KT_TEST(a_device_that_is_stuck_holds_up_no_other),
         KT_TEST(a_cancel_ends_what_waits_for_a_device),
         KT_TEST(without_pinned_memory_the_call_fails_and_others_work),
+        KT_TEST(memory_of_calls_that_have_ended_is_waited_for),
         KT_TEST(a_device_that_is_lost_on_the_way_fails_the_call_and_no_other), /* for good */
     };
 

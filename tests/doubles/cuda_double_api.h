@@ -11,6 +11,7 @@ typedef struct cuda_double_counts {
     uint64_t launches, copies, bytes, host_syncs, events, waits, allocs, peer_copies;
     /* of the copies those to the host and those from it, and of these the largest */
     uint64_t to_host, to_host_bytes, to_host_most, from_host, from_host_bytes, from_host_most;
+    uint64_t pinned_refused; /* pinned memory that there was not enough of */
 } cuda_double_counts_t;
 
 /* cuda_double_read */

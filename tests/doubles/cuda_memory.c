@@ -140,6 +140,7 @@ DOUBLE_API CUresult cuMemHostAlloc(void **data, size_t n_bytes, unsigned flags)
         memcpy(block, &n_bytes, sizeof(n_bytes));
         *data = block + 4096;
     }
+    double_counts.pinned_refused += block == NULL;
     pthread_mutex_unlock(&double_lock);
     return block != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
