@@ -108,7 +108,7 @@ struct kvs_devhost_op {
     size_t n_values_left, n_outs_left;
     uint32_t is_stuck;  /* a device was waited for too long */
     uint32_t is_ending; /* counted in the host's n_ending */
-    int tells; /* the core is told when no outs are left, with */
+    int tells;          /* the core is told when no outs are left, with */
     kvs_status_t status;
     char *text;
     int64_t moved_ms;       /* when something last arrived */
@@ -140,7 +140,8 @@ struct kvs_devhost {
     kvs_devhost_watch_t *first, **end;
     kvs_devhost_buffer_t *spare; /* pinned */
     size_t n_spare_bytes;
-    size_t n_ending; /* operations that have ended and whose memory comes back when their devices are done */
+    size_t
+        n_ending; /* operations that have ended and whose memory comes back when their devices are done */
 };
 
 /* ---- devhost.c --------------------------------------------------------------------------------------- */

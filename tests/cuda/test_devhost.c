@@ -591,7 +591,7 @@ static void *let_go(void *stream)
 /* An out of a pull that has ended waits in host memory for its stream. */
 static void memory_of_calls_that_have_ended_is_waited_for(void)
 {
-    int64_t n = 500001;
+    int64_t n = 500001, n_half = 240001;
     kvs_key_t key = kvs_key_int(1);
     kvs_event_t *event = NULL;
     kvs_call_t call = KVS_CALL_INIT;
@@ -602,7 +602,7 @@ static void memory_of_calls_that_have_ended_is_waited_for(void)
     }
     kvs_store_t *store = open_store("early");
     CUstream held = pretend_stream(0);
-    kvs_tensor_t pulled = array_of(0, &n, 0), value = array_of(1, &n, 7);
+    kvs_tensor_t pulled = array_of(0, &n, 0), value = array_of(1, &n_half, 7);
     kvs_arrays_t out = pretend_list(&pulled, 1);
 
     pulled.stream = (int64_t)(intptr_t)held;
@@ -618,11 +618,11 @@ static void memory_of_calls_that_have_ended_is_waited_for(void)
     KT_OK(finish(event));
     driver.reset_counts();
     pthread_create(&thread, NULL, let_go, held);
-    event = begin(store, 2, &value, 1, NULL, 0);
+    event = begin(store, 2, &value, 1, &value, 1);
     pthread_join(thread, NULL);
-    KT_OK(kvs_devhost_await(op_at(1)));
-    kvs_devhost_complete(op_at(1), KVS_OK);
+    answer(op_at(1));
     KT_OK(finish(event));
+    KT_INT(n_others(&value, 14), 0);
     pretend_sync(0, held);
     KT_INT(n_others(&pulled, 9), 0);
     pretend_free(&pulled, 0);

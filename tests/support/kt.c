@@ -170,6 +170,17 @@ kvs_tensor_t kt_tensor(void *data, int dtype_index, const int64_t *shape, int32_
     return tensor;
 }
 
+/* Whether the arguments ask for it: none ask for all. */
+static int is_asked_for(const char *name, int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], name) == 0) {
+            return 1;
+        }
+    }
+    return argc < 2;
+}
+
 int kt_run(const char *suite, const kt_test_t *tests, size_t n_tests, int argc, char **argv)
 {
     CU_pSuite cu_suite;
@@ -181,7 +192,7 @@ int kt_run(const char *suite, const kt_test_t *tests, size_t n_tests, int argc, 
     }
     cu_suite = CU_add_suite(suite, NULL, NULL);
     for (size_t i = 0; cu_suite != NULL && i < n_tests; i++) {
-        if (argc > 1 && strcmp(argv[1], tests[i].name) != 0) {
+        if (!is_asked_for(tests[i].name, argc, argv)) {
             continue;
         }
         if (CU_add_test(cu_suite, tests[i].name, tests[i].run) == NULL) {
@@ -189,8 +200,9 @@ int kt_run(const char *suite, const kt_test_t *tests, size_t n_tests, int argc, 
         }
         n_added++;
     }
-    if (n_added == 0) {
-        fprintf(stderr, "%s: no test named \"%s\"\n", suite, argc > 1 ? argv[1] : "");
+    if (n_added == 0 || (argc > 1 && n_added != (size_t)argc - 1)) {
+        fprintf(stderr, "%s: %d tests were named, of which there are %zu\n", suite, argc - 1,
+                n_added);
         return 2;
     }
     CU_basic_set_mode(CU_BRM_VERBOSE);
