@@ -156,44 +156,25 @@ static kvs_status_t nccl_issue(void *opened, kvs_op_t *op)
     return status == KVS_OK && store->member.job == NULL ? kvs_devstore_issue(store, op) : status;
 }
 
-static kvs_status_t nccl_init(void *opened, kvs_op_t *op)
+static kvs_status_t broadcast_alone(void *store, kvs_op_t *op)
 {
-    nccl_store_t *store = opened;
+    kvs_status_t status = kvs_devstore_init(store, op);
 
-    return store->member.job != NULL ? nccl_job_run(store, op) : kvs_devstore_init(store, op);
-}
-
-static kvs_status_t nccl_push(void *opened, kvs_op_t *op)
-{
-    nccl_store_t *store = opened;
-
-    return store->member.job != NULL ? nccl_job_run(store, op) : kvs_devstore_push(store, op);
-}
-
-static kvs_status_t nccl_pull(void *opened, kvs_op_t *op)
-{
-    nccl_store_t *store = opened;
-
-    return store->member.job != NULL ? nccl_job_run(store, op) : kvs_devstore_pull(store, op);
-}
-
-static kvs_status_t nccl_pushpull(void *opened, kvs_op_t *op)
-{
-    nccl_store_t *store = opened;
-
-    return store->member.job != NULL ? nccl_job_run(store, op) : kvs_devstore_pushpull(store, op);
-}
-
-static kvs_status_t nccl_broadcast(void *opened, kvs_op_t *op)
-{
-    nccl_store_t *store = opened;
-    kvs_status_t status;
-
-    if (store->member.job != NULL) {
-        return nccl_job_run(store, op);
-    }
-    status = kvs_devstore_init(store, op);
     return status == KVS_OK ? kvs_devstore_pull(store, op) : status;
+}
+
+/* How a process alone does each verb; a job has one way for all. */
+static kvs_status_t (*const verbs_alone[])(void *store, kvs_op_t *op) = {
+    [KVS_VERB_INIT] = kvs_devstore_init,    [KVS_VERB_PUSH] = kvs_devstore_push,
+    [KVS_VERB_PULL] = kvs_devstore_pull,    [KVS_VERB_PUSHPULL] = kvs_devstore_pushpull,
+    [KVS_VERB_BROADCAST] = broadcast_alone,
+};
+
+static kvs_status_t nccl_run(void *opened, kvs_op_t *op)
+{
+    nccl_store_t *store = opened;
+
+    return store->member.job != NULL ? nccl_job_run(store, op) : verbs_alone[op->verb](store, op);
 }
 
 /* ---- What changes the store ------------------------------------------------------------------------- */
@@ -361,11 +342,11 @@ static const kvs_backend_ops_t nccl_ops = {
     .close = nccl_close,
     .key_release = kvs_devstore_key_release,
     .issue = nccl_issue,
-    .init = nccl_init,
-    .push = nccl_push,
-    .pull = nccl_pull,
-    .pushpull = nccl_pushpull,
-    .broadcast = nccl_broadcast,
+    .init = nccl_run,
+    .push = nccl_run,
+    .pull = nccl_run,
+    .pushpull = nccl_run,
+    .broadcast = nccl_run,
     .set_updater = nccl_set_updater,
     .set_optimizer = nccl_set_optimizer,
     .set_optimizer_attr = nccl_set_optimizer_attr,
