@@ -5,9 +5,9 @@
 #include "hvd_table.h"
 
 #include <kvstore/kit.h>
+#include <kvstore/net.h>
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -336,43 +336,13 @@ static void take_out(hvd_table_t *table, entry_t *entry)
 
 /* ---- Texts -------------------------------------------------------------------------------------- */
 
-typedef struct text {
-    char at[2048];
-    size_t n;
-    size_t n_key; /* of it, the key: the receiver of an error puts that in front itself */
-} text_t;
-
-static void say(text_t *text, const char *format, ...) KVS_PRINTF(2, 3);
-static void say(text_t *text, const char *format, ...)
+static void add_array(kvs_net_text_t *text, const hvd_ask_t *ask)
 {
-    va_list args;
-    int n;
-
-    va_start(args, format);
-    n = vsnprintf(text->at + text->n, sizeof(text->at) - text->n, format, args);
-    va_end(args);
-    text->n += n < 0 ? 0 : (size_t)n;
-    text->n = text->n < sizeof(text->at) ? text->n : sizeof(text->at) - 1;
-}
-
-static void say_key(text_t *text, const entry_t *entry)
-{
-    say(text, "%s: key ", hvd_what_name(entry->first.what));
-    if (entry->first.is_text) {
-        say(text, "'%s': ", entry->key);
-    } else {
-        say(text, "%" PRId64 ": ", entry->first.number);
-    }
-    text->n_key = text->n;
-}
-
-static void say_array(text_t *text, const hvd_ask_t *ask)
-{
-    say(text, "%s (", kvs_dtype_name(kvs_dtype(ask->dtype)));
+    kvs_net_text_add(text, "%s (", kvs_dtype_name(kvs_dtype(ask->dtype)));
     for (int32_t i = 0; i < ask->ndim; i++) {
-        say(text, "%s%" PRId64, i == 0 ? "" : ", ", ask->shape[i]);
+        kvs_net_text_add(text, "%s%" PRId64, i == 0 ? "" : ", ", ask->shape[i]);
     }
-    say(text, "%s)", ask->ndim == 1 ? "," : "");
+    kvs_net_text_add(text, "%s)", ask->ndim == 1 ? "," : "");
 }
 
 static const char *label(const hvd_table_t *table, int rank)
@@ -381,7 +351,7 @@ static const char *label(const hvd_table_t *table, int rank)
 }
 
 /* Those who have (not) come, by name: "worker 1 (…), worker 2 (…) and 3 more". */
-static void say_workers(text_t *text, const hvd_table_t *table, const entry_t *entry,
+static void add_workers(kvs_net_text_t *text, const hvd_table_t *table, const entry_t *entry,
                         const store_t *store, bool came)
 {
     int n = 0;
@@ -391,11 +361,20 @@ static void say_workers(text_t *text, const hvd_table_t *table, const entry_t *e
             continue;
         }
         if (n++ < MAX_NAMED) {
-            say(text, "%s%s", n == 1 ? "" : ", ", label(table, rank));
+            kvs_net_text_add(text, "%s%s", n == 1 ? "" : ", ", label(table, rank));
         }
     }
     if (n > MAX_NAMED) {
-        say(text, " and %d more", n - MAX_NAMED);
+        kvs_net_text_add(text, " and %d more", n - MAX_NAMED);
+    }
+}
+
+static void add_gone(kvs_net_text_t *text, const hvd_table_t *table, int rank)
+{
+    if (table->lost[rank] != NULL) {
+        kvs_net_text_add(text, "%s", table->lost[rank]);
+    } else {
+        kvs_net_text_add(text, "%s has closed the store", label(table, rank));
     }
 }
 
@@ -426,21 +405,6 @@ static void pass_joined(hvd_table_t *table, entry_t *entry)
     }
 }
 
-/* Everybody who has come is told; the others will be when they come, but for those who have joined. */
-static void fail(hvd_table_t *table, entry_t *entry, kvs_status_t status, const text_t *why)
-{
-    const char *text = why->at + why->n_key;
-
-    entry->status = status;
-    entry->text = strdup(text);
-    for (int rank = 0; rank < table->n_workers; rank++) {
-        if (entry->parts[rank].came) {
-            send_no(table, rank, entry->parts[rank].ticket, status, text);
-        }
-    }
-    pass_joined(table, entry);
-}
-
 /* A failed entry that everybody has been told of, or will never ask for, is forgotten. */
 static void forget_if_told(hvd_table_t *table, entry_t *entry)
 {
@@ -454,6 +418,21 @@ static void forget_if_told(hvd_table_t *table, entry_t *entry)
     }
     take_out(table, entry);
     free_entry(entry);
+}
+
+/* Everybody who has come is told; the others will be when they come, but for those who have joined. The
+ * entry may be gone then. */
+static void fail(hvd_table_t *table, entry_t *entry, kvs_status_t status, const char *text)
+{
+    entry->status = status;
+    entry->text = strdup(text);
+    for (int rank = 0; rank < table->n_workers; rank++) {
+        if (entry->parts[rank].came) {
+            send_no(table, rank, entry->parts[rank].ticket, status, text);
+        }
+    }
+    pass_joined(table, entry);
+    forget_if_told(table, entry);
 }
 
 /* ---- Do all want the same? ----------------------------------------------------------------------- */
@@ -470,26 +449,27 @@ static bool same_shape(const hvd_ask_t *a, const hvd_ask_t *b)
 }
 
 static kvs_status_t compare(const hvd_table_t *table, const entry_t *entry, int rank,
-                            const hvd_ask_t *ask, text_t *text)
+                            const hvd_ask_t *ask, kvs_net_text_t *text)
 {
     const hvd_ask_t *first = &entry->first;
     const char *one = label(table, entry->first_rank), *other = label(table, rank);
 
     if (first->what != ask->what) {
-        say(text, "%s submitted a %s, but %s a %s", one, hvd_what_name(first->what), other,
-            hvd_what_name(ask->what));
+        kvs_net_text_add(text, "%s submitted a %s, but %s a %s", one, hvd_what_name(first->what),
+                         other, hvd_what_name(ask->what));
         return KVS_ERR_ARGUMENT;
     }
     if (first->dtype != ask->dtype || !same_shape(first, ask)) {
-        say(text, "%s submitted ", one);
-        say_array(text, first);
-        say(text, ", but %s ", other);
-        say_array(text, ask);
+        kvs_net_text_add(text, "%s submitted ", one);
+        add_array(text, first);
+        kvs_net_text_add(text, ", but %s ", other);
+        add_array(text, ask);
         return first->dtype != ask->dtype ? KVS_ERR_DTYPE : KVS_ERR_SHAPE;
     }
     if ((first->what == HVD_REDUCE || first->what == HVD_BROADCAST) &&
         (first->extra == 0) != (ask->extra == 0)) {
-        say(text,
+        kvs_net_text_add(
+            text,
             "the arrays of %s go through NCCL, but those of %s through host memory: have them all "
             "on devices or none, in all workers, and NCCL installed everywhere; or set engine to "
             "shm or mpi",
@@ -497,20 +477,21 @@ static kvs_status_t compare(const hvd_table_t *table, const entry_t *entry, int 
         return KVS_ERR_ARGUMENT;
     }
     if (first->reduce != ask->reduce) {
-        say(text, "%s asked for the %s, but %s for the %s", one, hvd_reduce_name(first->reduce),
-            other, hvd_reduce_name(ask->reduce));
+        kvs_net_text_add(text, "%s asked for the %s, but %s for the %s", one,
+                         hvd_reduce_name(first->reduce), other, hvd_reduce_name(ask->reduce));
         return KVS_ERR_ARGUMENT;
     }
     if (first->root != ask->root && first->what == HVD_REDUCE) {
-        say(text,
+        kvs_net_text_add(
+            text,
             "the updates of %s and of %s are not set up alike: all workers make the same "
             "calls of set_optimizer, set_optimizer_attr, set_updater and load_optimizer_states",
             one, other);
         return KVS_ERR_STATE;
     }
     if (first->root != ask->root) {
-        say(text, "%s asked for the value of worker %d, but %s for that of worker %d", one,
-            (int)first->root, other, (int)ask->root);
+        kvs_net_text_add(text, "%s asked for the value of worker %d, but %s for that of worker %d",
+                         one, (int)first->root, other, (int)ask->root);
         return KVS_ERR_ARGUMENT;
     }
     return KVS_OK;
@@ -698,14 +679,15 @@ static int who_gave_up(const hvd_table_t *table, const entry_t *entry, const sto
 }
 
 /* All are there. */
-static void complete(hvd_table_t *table, entry_t *entry, const store_t *store, text_t *text)
+static void complete(hvd_table_t *table, entry_t *entry, const store_t *store)
 {
     int gone = who_gave_up(table, entry, store);
 
     if (gone < table->n_workers) {
-        say(text, "%s has closed the store", label(table, gone));
-        fail(table, entry, KVS_ERR_PEER, text);
-        forget_if_told(table, entry);
+        kvs_net_text_t text = {.n = 0};
+
+        kvs_net_text_add(&text, "%s has closed the store", label(table, gone));
+        fail(table, entry, KVS_ERR_PEER, text.bytes);
     } else {
         make_ready(table, entry);
         pass_joined(table, entry);
@@ -715,33 +697,30 @@ static void complete(hvd_table_t *table, entry_t *entry, const store_t *store, t
 /* Somebody has come, joined, closed or left: what becomes of an entry that waits. */
 static void settle(hvd_table_t *table, entry_t *entry, const store_t *store)
 {
-    text_t text = {.n = 0};
+    kvs_net_text_t text = {.n = 0};
     bool may_lack = entry->first.what == HVD_REDUCE || entry->first.what == HVD_ROWS;
 
     if (entry->status != KVS_OK) {
         return;
     }
-    say_key(&text, entry);
     for (int rank = 0; rank < table->n_workers; rank++) {
         if (entry->parts[rank].came) {
             continue;
         }
         if (table->lost[rank] != NULL || store->closed[rank]) {
-            say(&text, "%s%s", table->lost[rank] != NULL ? table->lost[rank] : label(table, rank),
-                table->lost[rank] != NULL ? "" : " has closed the store");
-            fail(table, entry, KVS_ERR_PEER, &text);
-            forget_if_told(table, entry);
+            add_gone(&text, table, rank);
+            fail(table, entry, KVS_ERR_PEER, text.bytes);
             return;
         }
         if (store->joined[rank] && !may_lack) {
-            say(&text, "%s has joined: only pushpull goes on without it", label(table, rank));
-            fail(table, entry, KVS_ERR_STATE, &text);
-            forget_if_told(table, entry);
+            kvs_net_text_add(&text, "%s has joined: only pushpull goes on without it",
+                             label(table, rank));
+            fail(table, entry, KVS_ERR_STATE, text.bytes);
             return;
         }
     }
     if (is_complete(table, entry, store)) {
-        complete(table, entry, store, &text);
+        complete(table, entry, store);
     }
 }
 
@@ -787,13 +766,12 @@ static void fail_join(hvd_table_t *table, store_t *store, kvs_status_t status, c
 
 static void check_join(hvd_table_t *table, store_t *store)
 {
-    text_t text = {.n = 0};
+    kvs_net_text_t text = {.n = 0};
 
     for (int rank = 0; rank < table->n_workers && store->n_joined > 0; rank++) {
         if (table->lost[rank] != NULL || store->closed[rank]) {
-            say(&text, "%s%s", table->lost[rank] != NULL ? table->lost[rank] : label(table, rank),
-                table->lost[rank] != NULL ? "" : " has closed the store");
-            fail_join(table, store, KVS_ERR_PEER, text.at);
+            add_gone(&text, table, rank);
+            fail_join(table, store, KVS_ERR_PEER, text.bytes);
         }
     }
 }
@@ -832,7 +810,7 @@ static void join(hvd_table_t *table, store_t *store, int rank, const hvd_ask_t *
 
 static void come(hvd_table_t *table, store_t *store, entry_t *entry, int rank, const hvd_ask_t *ask)
 {
-    text_t text = {.n = 0};
+    kvs_net_text_t text = {.n = 0};
     kvs_status_t status;
 
     entry->parts[rank] = (part_t){.came = true, .ticket = ask->ticket, .extra = ask->extra};
@@ -843,11 +821,9 @@ static void come(hvd_table_t *table, store_t *store, entry_t *entry, int rank, c
         forget_if_told(table, entry);
         return;
     }
-    say_key(&text, entry);
     status = compare(table, entry, rank, ask, &text);
     if (status != KVS_OK) {
-        fail(table, entry, status, &text);
-        forget_if_told(table, entry);
+        fail(table, entry, status, text.bytes);
         return;
     }
     settle(table, entry, store);
@@ -932,34 +908,48 @@ void hvd_table_lose(hvd_table_t *table, int rank, const char *text)
 
 /* ---- The clock ---------------------------------------------------------------------------------- */
 
+/* Those who get an error put the key in front themselves. */
+static void warn(const hvd_table_t *table, const entry_t *entry, const char *why)
+{
+    const hvd_ask_t *first = &entry->first;
+    kvs_net_text_t text = {.n = 0};
+
+    kvs_net_text_add(&text, "%s: key ", hvd_what_name(first->what));
+    if (first->is_text) {
+        kvs_net_text_add(&text, "'%s': ", entry->key);
+    } else {
+        kvs_net_text_add(&text, "%" PRId64 ": ", first->number);
+    }
+    kvs_net_text_add(&text, "%s", why);
+    table->sink.warn(table->sink.arg, text.bytes);
+}
+
 static void look_at(hvd_table_t *table, entry_t *entry, int64_t now_ms)
 {
     const store_t *store = store_of(table, entry->first.store);
     int64_t late_ms = now_ms - entry->came_ms;
     bool is_over = entry->first.timeout_ms > 0 && late_ms >= entry->first.timeout_ms;
     bool warns = entry->first.warning_ms > 0 && late_ms >= entry->first.warning_ms;
-    text_t text = {.n = 0};
+    kvs_net_text_t text = {.n = 0};
 
     if (entry->status != KVS_OK || store == NULL || !(is_over || (warns && !entry->has_warned))) {
         return;
     }
-    say_key(&text, entry);
-    say(&text, "not submitted for %" PRId64 " ms by ", late_ms);
-    say_workers(&text, table, entry, store, false);
-    say(&text, "; it was by ");
-    say_workers(&text, table, entry, store, true);
+    kvs_net_text_add(&text, "not submitted for %" PRId64 " ms by ", late_ms);
+    add_workers(&text, table, entry, store, false);
+    kvs_net_text_add(&text, "; it was by ");
+    add_workers(&text, table, entry, store, true);
     if (is_over) {
-        fail(table, entry, KVS_ERR_TIMEOUT, &text);
-        forget_if_told(table, entry);
+        fail(table, entry, KVS_ERR_TIMEOUT, text.bytes);
     } else {
         entry->has_warned = true;
-        table->sink.warn(table->sink.arg, text.at);
+        warn(table, entry, text.bytes);
     }
 }
 
 static void look_at_join(hvd_table_t *table, store_t *store, int64_t now_ms)
 {
-    text_t text = {.n = 0};
+    kvs_net_text_t text = {.n = 0};
 
     if (table->n_running > 0) { /* the others are not done with what they have submitted */
         store->moved_ms = now_ms;
@@ -968,13 +958,13 @@ static void look_at_join(hvd_table_t *table, store_t *store, int64_t now_ms)
         now_ms - store->moved_ms < store->join.timeout_ms) {
         return;
     }
-    say(&text, "nothing heard for %" PRId64 " ms of ", now_ms - store->moved_ms);
+    kvs_net_text_add(&text, "nothing heard for %" PRId64 " ms of ", now_ms - store->moved_ms);
     for (int rank = 0, n = 0; rank < table->n_workers; rank++) {
         if (!store->joined[rank] && n++ < MAX_NAMED) {
-            say(&text, "%s%s", n == 1 ? "" : ", ", label(table, rank));
+            kvs_net_text_add(&text, "%s%s", n == 1 ? "" : ", ", label(table, rank));
         }
     }
-    fail_join(table, store, KVS_ERR_TIMEOUT, text.at);
+    fail_join(table, store, KVS_ERR_TIMEOUT, text.bytes);
 }
 
 void hvd_table_tick(hvd_table_t *table, int64_t now_ms)
