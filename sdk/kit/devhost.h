@@ -140,8 +140,8 @@ struct kvs_devhost {
     kvs_devhost_watch_t *first, **end;
     kvs_devhost_buffer_t *spare; /* pinned */
     size_t n_spare_bytes;
-    size_t
-        n_ending; /* operations that have ended and whose memory comes back when their devices are done */
+    size_t n_ending;     /* operations that have ended and whose memory is still in use */
+    uint64_t n_returned; /* operations whose memory has come back */
 };
 
 /* ---- devhost.c --------------------------------------------------------------------------------------- */
@@ -164,8 +164,11 @@ void kvs_devhost_stop_watching(kvs_devhost_t *host);
 void kvs_devhost_watch(kvs_devhost_op_t *op, int tells);
 /* The operation has ended, or is stuck. */
 void kvs_devhost_note_ending_locked(kvs_devhost_op_t *op);
-/* Wait until memory of an operation that has ended comes back; gives whether any did. */
-int kvs_devhost_await_memory(kvs_devhost_t *host);
+/* Operations whose memory has come back. Seen before memory is asked for, */
+uint64_t kvs_devhost_n_returned(kvs_devhost_t *host);
+/* wait, where there was none, until more has come back or nothing that has ended keeps any; gives whether
+ * more has. */
+int kvs_devhost_await_memory(kvs_devhost_t *host, uint64_t seen);
 /* Wait until the values are in host memory, or the outs on their devices; or for the failure of that. */
 kvs_status_t kvs_devhost_await_values(kvs_devhost_op_t *op);
 kvs_status_t kvs_devhost_await_outs(kvs_devhost_op_t *op);

@@ -91,11 +91,13 @@ kvs_status_t kvs_devhost_take_pinned(kvs_devhost_op_t *op, kvs_device_t device, 
                                      void **ret_data)
 {
     kvs_device_t pinned = kvs_devhost_pinned_of(device);
+    uint64_t seen;
     kvs_status_t status;
 
     do {
+        seen = kvs_devhost_n_returned(op->host);
         status = try_pinned(op, pinned, n_bytes, ret_data);
-    } while (status == KVS_ERR_NO_MEMORY && kvs_devhost_await_memory(op->host));
+    } while (status == KVS_ERR_NO_MEMORY && kvs_devhost_await_memory(op->host, seen));
     return status == KVS_OK
                ? KVS_OK
                : kvs_fail_context(status, "no %zu bytes of pinned host memory", n_bytes);
@@ -104,11 +106,13 @@ kvs_status_t kvs_devhost_take_pinned(kvs_devhost_op_t *op, kvs_device_t device, 
 kvs_status_t kvs_devhost_take_scratch(kvs_devhost_op_t *op, kvs_device_t device, size_t n_bytes,
                                       void **ret_data)
 {
+    uint64_t seen;
     kvs_status_t status;
 
     do {
+        seen = kvs_devhost_n_returned(op->host);
         status = add_buffer(op, device, n_bytes, ret_data);
-    } while (status == KVS_ERR_NO_MEMORY && kvs_devhost_await_memory(op->host));
+    } while (status == KVS_ERR_NO_MEMORY && kvs_devhost_await_memory(op->host, seen));
     return status;
 }
 
@@ -131,12 +135,11 @@ void kvs_devhost_give_back(kvs_devhost_op_t *op)
     }
     pthread_mutex_unlock(&host->lock);
     free_buffers(op->provider, others);
-    if (op->is_ending) {
-        pthread_mutex_lock(&host->lock);
-        host->n_ending--;
-        pthread_cond_broadcast(&host->changed);
-        pthread_mutex_unlock(&host->lock);
-    }
+    pthread_mutex_lock(&host->lock);
+    host->n_ending -= op->is_ending;
+    host->n_returned++;
+    pthread_cond_broadcast(&host->changed);
+    pthread_mutex_unlock(&host->lock);
 }
 
 void kvs_devhost_free_spare(kvs_devhost_t *host)

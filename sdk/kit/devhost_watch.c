@@ -307,19 +307,28 @@ void kvs_devhost_note_ending_locked(kvs_devhost_op_t *op)
     op->is_ending = is_ending;
 }
 
+uint64_t kvs_devhost_n_returned(kvs_devhost_t *host)
+{
+    uint64_t n;
+
+    pthread_mutex_lock(&host->lock);
+    n = host->n_returned;
+    pthread_mutex_unlock(&host->lock);
+    return n;
+}
+
 /* The thread that watches would wait for itself. */
-int kvs_devhost_await_memory(kvs_devhost_t *host)
+int kvs_devhost_await_memory(kvs_devhost_t *host, uint64_t seen)
 {
     struct timespec until = kvs_time_after(CLOCK_MONOTONIC, host->args.timeout_ms);
-    size_t n_before;
     int any;
 
     pthread_mutex_lock(&host->lock);
-    n_before = pthread_equal(pthread_self(), host->watcher) ? 0 : host->n_ending;
-    while (n_before > 0 && host->n_ending >= n_before &&
+    while (host->n_returned == seen && host->n_ending > 0 &&
+           !pthread_equal(pthread_self(), host->watcher) &&
            pthread_cond_timedwait(&host->changed, &host->lock, &until) == 0) {
     }
-    any = host->n_ending < n_before;
+    any = host->n_returned != seen;
     pthread_mutex_unlock(&host->lock);
     return any;
 }
