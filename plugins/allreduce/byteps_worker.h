@@ -1,18 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* byteps_worker.h - a store of a worker: from operations of the core to blocks for the servers, and from
- * their results to arrays.
- *
- * An operation is one use of one key (byteps_use_t); uses of a key go one after the other. A use is cut
- * in parts (byteps_part_t), which wait for their turn in their server's heap and travel as blocks.
- * Where all workers are on one host they sum themselves, each its parts, through shared memory; elsewhere
- * servers do, and those that share a host sum first. byteps_worker.c has uses, keys and their order,
- * byteps_part.c parts and credit, byteps_places.c where parts go, byteps_news.c what others say,
- * byteps_loss.c what happens when a server is lost.
- *
- * Two kinds of threads: callers, one at a time for what is issued (the core sees to it), who begin
- * operations and may send; and the node's I/O thread, which alone handles results, and is called when
- * more has arrived from devices. `lock` guards all that both touch; the core is never called under it.
- * Lock order: the core's, then `lock`, then the node's own and those of the kit. */
+/* byteps_worker.h - a store of a worker: uses of keys, one after the other on each, are cut in parts, which wait
+ * for their turn in the heap of who sums them, and travel as blocks. Where all workers are on one host they
+ * sum themselves, each its parts, through shared memory; elsewhere servers do, and those that share a host
+ * sum first.
+ * Callers, one at a time for what is issued (the core sees to it), begin operations and may send; the node's
+ * I/O thread alone handles results, and is called when more has arrived from devices. `lock` guards all that
+ * both touch; the core is never called under it. Lock order: the core's, `lock`, the node's and the kit's. */
 #ifndef BYTEPS_WORKER_H
 #define BYTEPS_WORKER_H
 

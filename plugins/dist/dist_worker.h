@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dist_worker.h - a store of a worker: from operations of the core to requests to servers, and from
- * their answers to arrays.
+/* dist_worker.h - a store of a worker: an operation (dist_op_t) is a list of groups, one a key (dist_group_t),
+ * and a group asks every server that holds a shard of its key (dist_request_t).
  *
- * An operation (dist_op_t) is a list of groups, one a key (dist_group_t); a group asks every server
- * that holds a shard of its key (dist_request_t). dist_worker.c has the operations and their order on
- * each key, dist_request.c the requests, dist_control.c what is asked by calls that wait.
- *
- * Two kinds of threads: callers, one at a time for what is issued (the core sees to it), who begin
- * operations and may write into send queues; and the node's I/O thread, which alone handles answers
- * and ends requests. `lock` guards all that both touch; the core is never called under it. Lock order:
- * the core's, then `lock`, then the node's own. */
+ * Callers, one at a time for what is issued (the core sees to it), begin operations and may write into send
+ * queues; the node's I/O thread alone handles answers and ends requests. `lock` guards all that both touch;
+ * the core is never called under it. Lock order: the core's, then `lock`, then the node's own. */
 #ifndef DIST_WORKER_H
 #define DIST_WORKER_H
 

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuda_double.h - a stand-in for libcuda.so.1 seen from inside: pretend devices whose memory is the
- * host's, and streams that one thread works off late and in an order chosen to be unkind, so that a
- * missing wait shows as a wrong result.
- *
- * KVSTORE_DOUBLE_DEVICES: how many (1). KVSTORE_DOUBLE_DELAY_US: how long work lies before it may run
- * (50). KVSTORE_DOUBLE_MEMORY: bytes of each device; KVSTORE_DOUBLE_PINNED: of pinned host memory.
- * KVSTORE_DOUBLE_FAULT: a list of driver=VERSION, nodevice, nopeer, pairs (devices 0 and 1, 2 and 3, …
- * have better links than others), islands (only those have any), nopools, capture, sticky=DEVICE:N (the
+/* cuda_double.h - a stand-in for libcuda.so.1 seen from inside: pretend devices whose memory is the host's,
+ * and streams that one thread works off late and in an order chosen to be unkind, so that a missing wait
+ * shows as a wrong result. KVSTORE_DOUBLE_DEVICES: how many (1). KVSTORE_DOUBLE_DELAY_US: how long work lies
+ * before it may run (50). KVSTORE_DOUBLE_MEMORY: bytes of each device; KVSTORE_DOUBLE_PINNED: of pinned host
+ * memory. KVSTORE_DOUBLE_FAULT: a list of driver=VERSION, nodevice, nopeer, pairs (devices 0 and 1, 2 and 3,
+ * … have better links than others), islands (only those have any), nopools, capture, sticky=DEVICE:N (the
  * N-th launch there breaks the device). */
 #ifndef CUDA_DOUBLE_H
 #define CUDA_DOUBLE_H

@@ -5,10 +5,7 @@
  * (kvs_last_error) that names what failed, where, and what mends it. No call aborts the process, and none blocks
  * without a bound. Unless a comment says otherwise a function may be called from any thread, writes its `ret_`
  * parameters only on success, and keeps no pointer to its arguments after the operation has completed.
- * Semantics follow the KVStore of Apache MXNet; where they differ, the comment says so.
- *
- * The library's own threads block every signal, so that handlers run on the program's threads only. A process of which
- * no other thread is left, as when main ended by pthread_exit, gets no signal but SIGKILL and SIGSTOP. */
+ * Semantics follow the KVStore of Apache MXNet; where they differ, the comment says so. */
 #ifndef KVSTORE_KVSTORE_H
 #define KVSTORE_KVSTORE_H
 
@@ -277,6 +274,9 @@ KVS_API void kvs_event_free(kvs_event_t *event);
 KVS_API void kvs_event_drop(kvs_event_t *event);
 
 /* ---- Creating a store -------------------------------------------------------------------------------------- */
+
+/* The library's own threads block every signal, so that handlers run on the program's threads only. A process of which
+ * no other thread is left, as when main ended by pthread_exit, gets no signal but SIGKILL and SIGSTOP. */
 
 typedef struct kvs_option {
     const char *name;

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* net.h - libkvstore-net.a: what backends of several processes share: who is in the job, messages
  * between its members, and who of them is still alive. Linked statically into a plugin; its only
- * state is kvs_plugin_host, and the process's part in a job (process.h).
- *
- * A *job* is W workers, S servers and a scheduler, which holds membership and never touches values.
+ * state is kvs_plugin_host, and the process's part in a job (process.h). */
+#ifndef KVSTORE_NET_H
+#define KVSTORE_NET_H
+
+#include <kvstore/plugin.h>
+
+/* A *job* is W workers, S servers and a scheduler, which holds membership and never touches values.
  * A process opens its job, then a *node* for each role it plays, then *stores* on its worker node:
  *
  *     kvs_net_settings_read -> kvs_net_job_open -> kvs_net_node_open -> kvs_net_node_wait_ready
@@ -19,10 +23,6 @@
  * Errors. Whatever waits takes a time-out in milliseconds (negative: for ever) and is woken by
  * kvs_net_node_cancel with ERR_CANCELLED. ERR_PEER: another process failed, left or refused us; the
  * text names its role, rank, host and process. ERR_IO: the text gives address, port and errno. */
-#ifndef KVSTORE_NET_H
-#define KVSTORE_NET_H
-
-#include <kvstore/plugin.h>
 
 #ifdef __cplusplus
 extern "C" {

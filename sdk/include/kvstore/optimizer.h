@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* optimizer.h - an optimizer in use: what a store calls to update its weights.
+/* optimizer.h - an optimizer in use: what a store calls to update its weights. The optimizer itself is a
+ * plugin's table (kvs_optimizer_t). Semantics: those of MXNet's Optimizer.
  *
- * Work is split in two, so that results don't depend on threads: kvs_opt_issue counts and computes
- * every scalar in program order; begin, prepare and step do the arithmetic later, on any thread.
- * The way of one update: check_key for all keys of the push, issue for each; then, once the
- * gradient's sum is known, begin, prepare if kvs_opt_needs_whole, and step for each block; or, if the
- * gradient is row-sparse and the update lazy, begin and step_rows. If it is not lazy, such a gradient
- * is given in its dense form.
- * The optimizer itself is a plugin's table (kvs_optimizer_t). Semantics: those of MXNet's Optimizer. */
+ * Work is split in two, so that results don't depend on threads: kvs_opt_issue counts and computes every
+ * scalar in program order; begin, prepare and step do the arithmetic later, on any thread. One update:
+ * check_key for all keys of the push, issue for each; then, once the gradient's sum is known, begin, prepare
+ * if kvs_opt_needs_whole, and step for each block; or, if the gradient is row-sparse and the update lazy,
+ * begin and step_rows. If it is not lazy, such a gradient is given in its dense form. */
 #ifndef KVSTORE_OPTIMIZER_H
 #define KVSTORE_OPTIMIZER_H
 
