@@ -42,8 +42,9 @@ typedef struct kvs_conformance_result {
 typedef struct kvs_conformance_options {
     uint32_t size;
     uint32_t reserved;
-    const char *device; /* "cpu", "cuda", or NULL: each that this machine has and the backend takes */
-    const char *only;   /* a rule's id, or NULL: all rules */
+    /* "cpu", "cuda", or NULL: each that this machine has and the backend takes */
+    const char *device;
+    const char *only;                  /* a rule's id, or NULL: all rules */
     const kvs_option_t *store_options; /* for every store that is created */
     size_t n_store_options;
     /* Called after each case; the result lives for the call. May be NULL. */

@@ -21,7 +21,7 @@ typedef struct trainer_config {
     size_t n_schedule_epochs; /* over which the schedule runs; 0: n_epochs */
     update_place_t update;
     compression_settings_t compression;
-    int32_t device_type; /* KVS_DEVICE_CUDA: arrays that are exchanged lie on GPUs; else on the host */
+    int32_t device_type; /* KVS_DEVICE_CUDA: what is exchanged lies on GPUs; else on the host */
     size_t n_devices, n_threads;
     size_t n_epochs;
     size_t batch; /* images a step; those of an epoch that don't fill a batch are left out of it */

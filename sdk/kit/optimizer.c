@@ -27,10 +27,11 @@ static kvs_status_t check_state_names(const kvs_optimizer_t *kind)
         }
         if (is_taken || name[0] == '\0' || strlen(name) >= KVS_OPT_STATE_NAME_BYTES ||
             strchr(name, '/') != NULL) {
-            return kvs_fail(KVS_ERR_PLUGIN,
-                            "optimizer '%s': its plugin names a state '%.80s'; names are different, "
-                            "not empty, below %d bytes, without '/', and not " KVS_OPT_MASTER,
-                            kind->name, name, KVS_OPT_STATE_NAME_BYTES);
+            return kvs_fail(
+                KVS_ERR_PLUGIN,
+                "optimizer '%s': its plugin names a state '%.80s'; names are different, "
+                "not empty, below %d bytes, without '/', and not " KVS_OPT_MASTER,
+                kind->name, name, KVS_OPT_STATE_NAME_BYTES);
         }
     }
     return KVS_OK;

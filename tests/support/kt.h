@@ -17,7 +17,9 @@ typedef struct kt_test {
     void (*run)(void);
 } kt_test_t;
 
+/* clang-format off */
 #define KT_TEST(function) {#function, function}
+/* clang-format on */
 #define KT_MAIN(suite, tests)                                                                      \
     int main(int argc, char **argv)                                                                \
     {                                                                                              \
@@ -37,6 +39,7 @@ int kt_run(const char *suite, const kt_test_t *tests, size_t n_tests, int argc, 
 #define KT_REAL(got, want) kt_check_real((got), (want), #got, __FILE__, __LINE__)
 /* `text` contains `part`. */
 #define KT_HAS(text, part) kt_check_has((text), (part), #text, __FILE__, __LINE__)
+/* It is true. */
 #define KT_TRUE(expr) CU_assertImplementation(!!(expr), __LINE__, #expr, __FILE__, "", CU_FALSE)
 
 int kt_check_ok(kvs_status_t status, const char *expr, const char *file, int line);

@@ -22,7 +22,8 @@ extern "C" {
 
 #if defined(__GNUC__)
 #define KVS_API __attribute__((visibility("default")))
-#define KVS_PRINTF(format_index, first_index) __attribute__((format(printf, format_index, first_index)))
+#define KVS_PRINTF(format_index, first_index)                                                      \
+    __attribute__((format(printf, format_index, first_index)))
 #else
 #define KVS_API
 #define KVS_PRINTF(format_index, first_index)
@@ -34,6 +35,7 @@ KVS_API const char *kvs_version(void);
 /* ---- Status ------------------------------------------------------------------------------------------------ */
 
 /* X(name, code, short text). In every case of failure nothing was done, unless the line says otherwise. */
+/* clang-format off */
 #define KVS_STATUS_LIST(X)                                                                                     \
     X(OK, 0, "success")                                                                                        \
     X(ERR_ARGUMENT, -1, "invalid argument") /* a value no caller may pass: NULL, unequal lengths, bad text */   \
@@ -57,6 +59,7 @@ KVS_API const char *kvs_version(void);
     X(ERR_CALLBACK, -19, "callback failed")   /* an updater failed; the stored value is what it left */        \
     X(ERR_NON_FINITE, -20, "non-finite value") /* NaN or infinity where it can't be represented */             \
     X(ERR_INTERNAL, -21, "internal error")    /* a mistake of this library: please report it */
+/* clang-format on */
 
 typedef int32_t kvs_status_t;
 enum {
@@ -82,7 +85,7 @@ KVS_API kvs_status_t kvs_fail(kvs_status_t status, const char *format, ...) KVS_
 enum {
     KVS_DEVICE_CPU = 1,
     KVS_DEVICE_CUDA = 2,
-    KVS_DEVICE_CUDA_HOST = 3,    /* pinned host memory */
+    KVS_DEVICE_CUDA_HOST = 3, /* pinned host memory */
     KVS_DEVICE_CUDA_MANAGED = 13
 };
 
@@ -100,21 +103,20 @@ typedef struct kvs_dtype {
 } kvs_dtype_t;
 
 /* The eight dtypes, in the order of the numbers that kvs_dtype_index gives: X(name, code, bits). */
-#define KVS_DTYPE_LIST(X)                                                                                      \
-    X(float32, KVS_CODE_FLOAT, 32)                                                                             \
-    X(float64, KVS_CODE_FLOAT, 64)                                                                             \
-    X(float16, KVS_CODE_FLOAT, 16)                                                                             \
-    X(bfloat16, KVS_CODE_BFLOAT, 16)                                                                           \
-    X(int8, KVS_CODE_INT, 8)                                                                                   \
-    X(uint8, KVS_CODE_UINT, 8)                                                                                 \
-    X(int32, KVS_CODE_INT, 32)                                                                                 \
+#define KVS_DTYPE_LIST(X)                                                                          \
+    X(float32, KVS_CODE_FLOAT, 32)                                                                 \
+    X(float64, KVS_CODE_FLOAT, 64)                                                                 \
+    X(float16, KVS_CODE_FLOAT, 16)                                                                 \
+    X(bfloat16, KVS_CODE_BFLOAT, 16)                                                               \
+    X(int8, KVS_CODE_INT, 8)                                                                       \
+    X(uint8, KVS_CODE_UINT, 8)                                                                     \
+    X(int32, KVS_CODE_INT, 32)                                                                     \
     X(int64, KVS_CODE_INT, 64)
 
 enum {
 #define KVS_DTYPE_ENUM(name, code, bits) KVS_DTYPE_##name,
-    KVS_DTYPE_LIST(KVS_DTYPE_ENUM)
+    KVS_DTYPE_LIST(KVS_DTYPE_ENUM) KVS_N_DTYPES
 #undef KVS_DTYPE_ENUM
-    KVS_N_DTYPES
 };
 
 /* The dtype of a number above; of any other number, one that no store accepts. */
@@ -148,9 +150,12 @@ typedef struct kvs_tensor {
     const int64_t *strides;
     uint64_t byte_offset;
     /* below: not DLPack's */
-    int64_t stream;      /* in DLPack's coding: 0 none given. Inputs are read after it, it is made to wait for outputs */
-    kvs_rows_t *rows;    /* NULL: dense. Else row-sparse: `shape` is the full shape, `data` holds the rows, in order of ids */
-    kvs_dlpack_t *owner; /* NULL, or what kvs_dlpack_take gave: kept alive by every operation on this array */
+    /* In DLPack's coding: 0 none given. Inputs are read after it, it is made to wait for outputs. */
+    int64_t stream;
+    /* NULL: dense. Else row-sparse: `shape` is the full shape, `data` holds the rows, in order of ids. */
+    kvs_rows_t *rows;
+    /* NULL, or what kvs_dlpack_take gave: kept alive by every operation on this array. */
+    kvs_dlpack_t *owner;
 } kvs_tensor_t;
 
 /* Take over `managed`, a DLManagedTensor (versioned 0) or DLManagedTensorVersioned (versioned 1) of DLPack: its
@@ -162,8 +167,8 @@ KVS_API kvs_status_t kvs_dlpack_take(void *managed, int versioned, kvs_tensor_t 
 KVS_API void kvs_dlpack_release(kvs_tensor_t *tensor);
 /* Give a dense array as a managed tensor of DLPack: whoever takes it calls its deleter once, and that calls
  * `release(arg)` if not NULL. Shape and strides are copied, data is not. Flags of a versioned one: 0 (writable). */
-KVS_API kvs_status_t kvs_dlpack_give(const kvs_tensor_t *tensor, int versioned, void (*release)(void *arg), void *arg,
-                                     void **ret_managed);
+KVS_API kvs_status_t kvs_dlpack_give(const kvs_tensor_t *tensor, int versioned,
+                                     void (*release)(void *arg), void *arg, void **ret_managed);
 
 /* Memory of devices, for programs that have no framework of their own: through the plugin that serves the
  * device type; host memory always works. Any thread. */
@@ -187,8 +192,8 @@ KVS_API kvs_status_t kvs_device_reaches(int32_t device_type, int from, int to, i
 KVS_API kvs_status_t kvs_device_alloc(kvs_device_t device, size_t n_bytes, void **ret_data);
 KVS_API void kvs_device_free(kvs_device_t device, void *data, size_t n_bytes);
 /* Copy between host and device or within a device, and wait until it is done. */
-KVS_API kvs_status_t kvs_device_copy(kvs_device_t dst_device, void *dst, kvs_device_t src_device, const void *src,
-                                     size_t n_bytes);
+KVS_API kvs_status_t kvs_device_copy(kvs_device_t dst_device, void *dst, kvs_device_t src_device,
+                                     const void *src, size_t n_bytes);
 
 /* ---- Keys and lists ---------------------------------------------------------------------------------------- */
 
@@ -235,19 +240,26 @@ typedef struct kvs_store kvs_store_t;
 typedef struct kvs_event kvs_event_t;
 
 enum {
-    KVS_CALL_KEEP_SPARSE = 1 /* pull: a row-sparse out of a row-sparse key gets its rows (MXNet: ignore_sparse=False) */
+    /* pull: a row-sparse out of a row-sparse key gets its rows (MXNet: ignore_sparse=False) */
+    KVS_CALL_KEEP_SPARSE = 1
 };
 
 /* Options of one operation; NULL stands for the defaults. Begin with KVS_CALL_INIT. */
 typedef struct kvs_call {
     uint32_t size;
-    int32_t priority; /* larger means sooner, among operations that wait for a thread; equal ones in order of issue */
-    uint32_t flags;   /* KVS_CALL_… */
-    uint32_t reduce;  /* pushpull: KVS_REDUCE_… of kvstore/allreduce.h, where the backend has it; 0: the sum */
-    kvs_event_t **ret_event; /* not NULL: the call returns at once and gives an event, to be freed by kvs_event_free */
+    /* Larger means sooner, among operations that wait for a thread; equal ones in order of issue. */
+    int32_t priority;
+    uint32_t flags; /* KVS_CALL_… */
+    /* pushpull: KVS_REDUCE_… of kvstore/allreduce.h, where the backend has it; 0: the sum. */
+    uint32_t reduce;
+    /* Not NULL: the call returns at once and gives an event, to be freed by kvs_event_free. */
+    kvs_event_t **ret_event;
 } kvs_call_t;
 
-#define KVS_CALL_INIT {(uint32_t)sizeof(kvs_call_t), 0, 0, 0, NULL}
+#define KVS_CALL_INIT                                                                              \
+    {                                                                                              \
+        (uint32_t)sizeof(kvs_call_t), 0, 0, 0, NULL                                                \
+    }
 
 /* Without an event an operation returns when its arrays may be touched again: push when its values have been consumed
  * (stores of one process: also applied), the others when it has completed. With an event, at once: the event then
@@ -290,8 +302,8 @@ typedef struct kvs_option {
  * ERR_ARGUMENT: an empty name, an unknown option, one given twice, a malformed value. The store is freed by
  * kvs_store_close.
  * A store can't be used in a forked child (ERR_STATE). */
-KVS_API kvs_status_t kvs_store_create(const char *name, const kvs_option_t *options, size_t n_options,
-                                      kvs_store_t **ret_store);
+KVS_API kvs_status_t kvs_store_create(const char *name, const kvs_option_t *options,
+                                      size_t n_options, kvs_store_t **ret_store);
 
 /* Wait for the store's work, or past its deadline abandon it with an error, and free the store in either case. Returns
  * the first error that was not delivered yet; further ones are logged. Past the deadline, or after a cancel, what is
@@ -308,43 +320,45 @@ KVS_API kvs_status_t kvs_store_close(kvs_store_t *store);
 
 /* Create each key with a copy of its value: one value a key. ERR_EXISTS: a key exists already, or stands twice in the
  * list. With several workers, rank 0's value counts. Semantics: init() of MXNet's KVStore. */
-KVS_API kvs_status_t kvs_store_init(kvs_store_t *store, const kvs_key_t *keys, size_t n_keys, const kvs_arrays_t *values,
-                                    const kvs_call_t *call);
+KVS_API kvs_status_t kvs_store_init(kvs_store_t *store, const kvs_key_t *keys, size_t n_keys,
+                                    const kvs_arrays_t *values, const kvs_call_t *call);
 
 /* Sum the values given for each key, element by element in list order (half types in float32, rounded once; integers
  * wrap). The sum replaces the stored value, or goes to the updater or optimizer if one is set. Pushed arrays are never
  * changed. Of row-sparse values the sum has the rows of all; those it lacks become zero where it replaces. They may go to
  * a dense key; ERR_STORAGE: a dense value for a row-sparse key, or both kinds for one key. ERR_RANGE: a row id outside the
  * shape. ERR_CALLBACK: the updater failed. Semantics: push() of MXNet's KVStore, except that it never adds. */
-KVS_API kvs_status_t kvs_store_push(kvs_store_t *store, const kvs_key_t *keys, size_t n_keys, const kvs_arrays_t *values,
-                                    const kvs_call_t *call);
+KVS_API kvs_status_t kvs_store_push(kvs_store_t *store, const kvs_key_t *keys, size_t n_keys,
+                                    const kvs_arrays_t *values, const kvs_call_t *call);
 
 /* Write the stored value into every out. Sees every push to that key issued before it by this worker; in synchronous
  * modes also those of all workers of that round. A dense out of a row-sparse key gets its dense form. ERR_STORAGE: a
  * row-sparse out; use kvs_store_row_sparse_pull, or KVS_CALL_KEEP_SPARSE for all rows that a row-sparse key has: those of
  * init and pushes, and those that updates made other than zero. ERR_ARGUMENT: the out has too little room. */
-KVS_API kvs_status_t kvs_store_pull(kvs_store_t *store, const kvs_key_t *keys, size_t n_keys, const kvs_arrays_t *outs,
-                                    const kvs_call_t *call);
+KVS_API kvs_status_t kvs_store_pull(kvs_store_t *store, const kvs_key_t *keys, size_t n_keys,
+                                    const kvs_arrays_t *outs, const kvs_call_t *call);
 
 /* Push, then pull, as one operation: all values of the list are read before any out is written. `outs` NULL: the result
  * is written back into the values. In stores that keep no weights it is an allreduce (sum) and needs no init. With
  * KVS_CALL_KEEP_SPARSE, an out without room for the rows that must come is found before the push; only where an update
  * makes rows beyond those does the push stand although the pull fails. */
 KVS_API kvs_status_t kvs_store_pushpull(kvs_store_t *store, const kvs_key_t *keys, size_t n_keys,
-                                        const kvs_arrays_t *values, const kvs_arrays_t *outs, const kvs_call_t *call);
+                                        const kvs_arrays_t *values, const kvs_arrays_t *outs,
+                                        const kvs_call_t *call);
 
 /* Rank 0's value to every out on every rank. Where weights are kept it is init, then pull (ERR_EXISTS the second time);
  * elsewhere it may be repeated. One value a key. */
 KVS_API kvs_status_t kvs_store_broadcast(kvs_store_t *store, const kvs_key_t *keys, size_t n_keys,
-                                         const kvs_arrays_t *values, const kvs_arrays_t *outs, const kvs_call_t *call);
+                                         const kvs_arrays_t *values, const kvs_arrays_t *outs,
+                                         const kvs_call_t *call);
 
 /* Write the rows named by `row_ids` (any shape, any integer dtype, any order, repeats allowed) of a row-sparse key into
  * row-sparse outs: sorted, unique, absent rows zero. One row_ids for each out, or one for all outs of a key.
  * ERR_RANGE: an id outside [0, rows). ERR_STORAGE: the key or an out is dense. ERR_DTYPE: ids that are no integers.
  * ERR_ARGUMENT: too little room for the different ids. Semantics: row_sparse_pull() of MXNet's KVStore. */
-KVS_API kvs_status_t kvs_store_row_sparse_pull(kvs_store_t *store, const kvs_key_t *keys, size_t n_keys,
-                                               const kvs_arrays_t *outs, const kvs_arrays_t *row_ids,
-                                               const kvs_call_t *call);
+KVS_API kvs_status_t kvs_store_row_sparse_pull(kvs_store_t *store, const kvs_key_t *keys,
+                                               size_t n_keys, const kvs_arrays_t *outs,
+                                               const kvs_arrays_t *row_ids, const kvs_call_t *call);
 
 /* Forget the keys, once all that was issued on the store has been carried out: they are as if never initialised. With
  * several workers each deletes them, at the same point between its pushes; none waits for another. ERR_NOT_FOUND: a key
@@ -372,12 +386,19 @@ KVS_API void kvs_store_cancel(kvs_store_t *store);
  * key. Runs on one thread at a time per store; within one push keys ascend (integers) or follow the order of init
  * (strings). It may ask any store for type, rank, num_workers and is_capable, nothing else (ERR_STATE). A status other
  * than 0 becomes ERR_CALLBACK of that push, with the callback's kvs_fail text; the stored value is what it left. */
-typedef kvs_status_t (*kvs_updater_t)(const kvs_key_t *key, const kvs_tensor_t *value, const kvs_tensor_t *stored,
-                                      void *arg);
+typedef kvs_status_t (*kvs_updater_t)(const kvs_key_t *key, const kvs_tensor_t *value,
+                                      const kvs_tensor_t *stored, void *arg);
 /* For the pushes issued after it; NULL: pushes replace again. Takes the place of an optimizer. */
 KVS_API kvs_status_t kvs_store_set_updater(kvs_store_t *store, kvs_updater_t fn, void *arg);
 
-enum { KVS_PARAM_NULL, KVS_PARAM_BOOL, KVS_PARAM_INT, KVS_PARAM_FLOAT, KVS_PARAM_TEXT, KVS_PARAM_INTS };
+enum {
+    KVS_PARAM_NULL,
+    KVS_PARAM_BOOL,
+    KVS_PARAM_INT,
+    KVS_PARAM_FLOAT,
+    KVS_PARAM_TEXT,
+    KVS_PARAM_INTS
+};
 
 /* A named, typed parameter. An integer is accepted where a float is asked for. */
 typedef struct kvs_param {
@@ -385,9 +406,9 @@ typedef struct kvs_param {
     uint32_t type; /* KVS_PARAM_… */
     uint32_t reserved;
     union {
-        int64_t integer; /* INT; BOOL: 0 or 1 */
-        double real;     /* FLOAT */
-        const char *text; /* TEXT */
+        int64_t integer;         /* INT; BOOL: 0 or 1 */
+        double real;             /* FLOAT */
+        const char *text;        /* TEXT */
         const int64_t *integers; /* INTS: `n_integers` of them */
     } value;
     size_t n_integers;
@@ -423,7 +444,11 @@ typedef struct kvs_optimizer_spec {
     size_t n_schedule_params;
 } kvs_optimizer_spec_t;
 
-#define KVS_OPTIMIZER_INIT {(uint32_t)sizeof(kvs_optimizer_spec_t), 0, NULL, NULL, 0, NULL, 0, NULL, 0, NULL, 0, NULL, NULL, 0}
+#define KVS_OPTIMIZER_INIT                                                                         \
+    {                                                                                              \
+        (uint32_t)sizeof(kvs_optimizer_spec_t), 0, NULL, NULL, 0, NULL, 0, NULL, 0, NULL, 0, NULL, \
+            NULL, 0                                                                                \
+    }
 
 /* Update in the store with this optimizer, with empty states, for the pushes issued after it. ERR_NOT_FOUND: no such
  * optimizer; ERR_ARGUMENT: an unknown parameter, a wrong type or value: the text names it and what is accepted. */
@@ -433,7 +458,8 @@ KVS_API kvs_status_t kvs_store_set_optimizer(kvs_store_t *store, const kvs_optim
 KVS_API kvs_status_t kvs_store_set_optimizer_attr(kvs_store_t *store, const kvs_param_t *attr);
 
 /* {type, threshold}: "1bit" or "2bit"; threshold 0.5 by default. For pushes issued after it. */
-KVS_API kvs_status_t kvs_store_set_gradient_compression(kvs_store_t *store, const kvs_param_t *params, size_t n_params);
+KVS_API kvs_status_t kvs_store_set_gradient_compression(kvs_store_t *store,
+                                                        const kvs_param_t *params, size_t n_params);
 
 /* Write or read every optimizer state, in a file that any safetensors reader opens; with `dump_optimizer` also the
  * optimizer: hyper-parameters, multipliers, counts, schedule and its position, which a load puts in force. Without it a
@@ -442,7 +468,8 @@ KVS_API kvs_status_t kvs_store_set_gradient_compression(kvs_store_t *store, cons
  * ERR_STATE: no optimizer; ERR_IO: the text gives path and cause; ERR_NOT_FOUND: no such file, or a key of it was not
  * initialised; ERR_FORMAT: foreign, damaged, truncated, from a later version, or of another optimizer; ERR_SHAPE,
  * ERR_DTYPE, ERR_KEY_TYPE: not that of a key here. */
-KVS_API kvs_status_t kvs_store_save_optimizer_states(kvs_store_t *store, const char *path, int dump_optimizer);
+KVS_API kvs_status_t kvs_store_save_optimizer_states(kvs_store_t *store, const char *path,
+                                                     int dump_optimizer);
 KVS_API kvs_status_t kvs_store_load_optimizer_states(kvs_store_t *store, const char *path);
 
 /* ---- Optimizers in the worker ------------------------------------------------------------------------------- */
@@ -453,19 +480,22 @@ KVS_API kvs_status_t kvs_store_load_optimizer_states(kvs_store_t *store, const c
 typedef struct kvs_worker_optimizer kvs_worker_optimizer_t;
 
 /* Errors as kvs_store_set_optimizer; ERR_UNAVAILABLE, ERR_NOT_FOUND: the plugin `optimizers` can't be had. */
-KVS_API kvs_status_t kvs_optimizer_create(const kvs_optimizer_spec_t *spec, kvs_worker_optimizer_t **ret_optimizer);
+KVS_API kvs_status_t kvs_optimizer_create(const kvs_optimizer_spec_t *spec,
+                                          kvs_worker_optimizer_t **ret_optimizer);
 /* NULL does nothing. Not while another call uses it. */
 KVS_API void kvs_optimizer_free(kvs_worker_optimizer_t *optimizer);
 /* Change `weight` by `grad`, which stays as it is; both are dense CPU arrays of one shape and floating dtype, which
  * don't overlap. The key's states come to life at its first update, and keep its shape and dtype: ERR_SHAPE, ERR_DTYPE.
  * ERR_KEY_TYPE: integer and string keys in one optimizer. */
-KVS_API kvs_status_t kvs_optimizer_update(kvs_worker_optimizer_t *optimizer, kvs_key_t key, const kvs_tensor_t *grad,
-                                          const kvs_tensor_t *weight);
+KVS_API kvs_status_t kvs_optimizer_update(kvs_worker_optimizer_t *optimizer, kvs_key_t key,
+                                          const kvs_tensor_t *grad, const kvs_tensor_t *weight);
 /* As kvs_store_set_optimizer_attr, for the updates after it. */
-KVS_API kvs_status_t kvs_optimizer_set_attr(kvs_worker_optimizer_t *optimizer, const kvs_param_t *attr);
+KVS_API kvs_status_t kvs_optimizer_set_attr(kvs_worker_optimizer_t *optimizer,
+                                            const kvs_param_t *attr);
 /* As kvs_store_save_optimizer_states and kvs_store_load_optimizer_states; a store and a worker read each other's files.
  * Here a load makes the keys of the file known. */
-KVS_API kvs_status_t kvs_optimizer_save_states(kvs_worker_optimizer_t *optimizer, const char *path, int dump_optimizer);
+KVS_API kvs_status_t kvs_optimizer_save_states(kvs_worker_optimizer_t *optimizer, const char *path,
+                                               int dump_optimizer);
 KVS_API kvs_status_t kvs_optimizer_load_states(kvs_worker_optimizer_t *optimizer, const char *path);
 
 /* ---- What a store is ---------------------------------------------------------------------------------------- */
@@ -477,14 +507,17 @@ KVS_API kvs_status_t kvs_store_num_workers(kvs_store_t *store, int *ret_num_work
 /* Rank among the processes of this host. */
 KVS_API kvs_status_t kvs_store_local_rank(kvs_store_t *store, int *ret_local_rank);
 /* `capability`: "optimizer", "sparse", "gradient_compression" or "async"; any other is ERR_ARGUMENT. Gives 0 or 1. */
-KVS_API kvs_status_t kvs_store_is_capable(kvs_store_t *store, const char *capability, int *ret_capable);
+KVS_API kvs_status_t kvs_store_is_capable(kvs_store_t *store, const char *capability,
+                                          int *ret_capable);
 /* Whether arrays of this dtype on this device are taken, as 1 or 0. */
-KVS_API kvs_status_t kvs_store_supports(kvs_store_t *store, kvs_dtype_t dtype, kvs_device_t device, int *ret_supported);
+KVS_API kvs_status_t kvs_store_supports(kvs_store_t *store, kvs_dtype_t dtype, kvs_device_t device,
+                                        int *ret_supported);
 
 typedef struct kvs_stats {
     uint32_t size; /* set by the caller: sizeof(kvs_stats_t) */
     uint32_t reserved;
-    uint64_t n_inits, n_pushes, n_pulls, n_pushpulls; /* keys, not calls; a broadcast counts as an init and a pull */
+    /* Keys, not calls; a broadcast counts as an init and a pull. */
+    uint64_t n_inits, n_pushes, n_pulls, n_pushpulls;
     /* Of all arrays read and written, init's not counted; of row-sparse ones the rows that came or went, and their ids. */
     uint64_t bytes_pushed, bytes_pulled;
 } kvs_stats_t;
@@ -502,9 +535,11 @@ KVS_API kvs_status_t kvs_store_join(kvs_store_t *store);
 KVS_API kvs_status_t kvs_store_join_last(kvs_store_t *store, int *ret_last_rank);
 /* Has run on every server when it returns. Heads: 0 controller, 1 multi-precision, 2 stop, 3 sync mode, 4 compression,
  * 5 profiler; others go to the servers' controller. Stores of one process: nothing. */
-KVS_API kvs_status_t kvs_store_send_command_to_servers(kvs_store_t *store, int head, const void *body, size_t n_bytes);
+KVS_API kvs_status_t kvs_store_send_command_to_servers(kvs_store_t *store, int head,
+                                                       const void *body, size_t n_bytes);
 /* How many processes of `role` ("worker", "server", "scheduler") have not been heard of for `timeout_ms`. */
-KVS_API kvs_status_t kvs_store_num_dead_nodes(kvs_store_t *store, const char *role, int64_t timeout_ms, int *ret_dead);
+KVS_API kvs_status_t kvs_store_num_dead_nodes(kvs_store_t *store, const char *role,
+                                              int64_t timeout_ms, int *ret_dead);
 /* Whether this process rejoined a running job. */
 KVS_API kvs_status_t kvs_store_is_recovery(kvs_store_t *store, int *ret_recovery);
 /* In a process whose role is server: `fn` gets the commands that are not the backend's own, those with head 0 included,
@@ -518,7 +553,8 @@ KVS_API kvs_status_t kvs_store_run_server(kvs_store_t *store);
 /* What a backend has beyond this header, by name: a table of functions, whose layout is that extension's own header's, and
  * the store that they take. Both live until the store is closed. ERR_NOT_IMPLEMENTED: the backend has no such extension.
  * For wrappers such as those of kvstore/allreduce.h. */
-KVS_API kvs_status_t kvs_store_extension(kvs_store_t *store, const char *name, const void **ret_table, void **ret_state);
+KVS_API kvs_status_t kvs_store_extension(kvs_store_t *store, const char *name,
+                                         const void **ret_table, void **ret_state);
 
 /* ---- Backends within the program ----------------------------------------------------------------------------- */
 
@@ -532,7 +568,8 @@ KVS_API kvs_status_t kvs_register_backend(const char *name, const struct kvs_bac
 
 /* Add a plugin that is linked statically (built with -DKVS_PLUGIN_STATIC): its entry, and its manifest as text, in which
  * "library" may be missing. It comes before all directories. */
-typedef const struct kvs_plugin *(*kvs_plugin_entry_t)(const struct kvs_host *host, const char **ret_refusal);
+typedef const struct kvs_plugin *(*kvs_plugin_entry_t)(const struct kvs_host *host,
+                                                       const char **ret_refusal);
 KVS_API kvs_status_t kvs_plugin_register(kvs_plugin_entry_t entry, const char *manifest_text);
 
 /* Search `path`, a directory of manifests or one manifest file, before all other places (after earlier such paths). */

@@ -51,7 +51,8 @@ typedef struct kvs_provide {
     const char *const *with;
     size_t n_with;
     int32_t priority;
-    int32_t optimizer, sparse, async, multi_worker, keeps_weights; /* capabilities, 0 or 1 */
+    /* capabilities, 0 or 1 */
+    int32_t optimizer, sparse, async, multi_worker, keeps_weights;
     const char *const *compression; /* gradient_compression */
     size_t n_compression;
     const char *const *devices; /* "cpu", "cuda", … */
@@ -65,7 +66,8 @@ typedef struct kvs_requirement {
     const char *package;
     const char *why;
     int32_t found; /* 1: the dynamic linker finds it */
-    const char *variable; /* "", or: the plugin opens it at run time, and this variable names another */
+    /* "", or: the plugin opens it at run time, and this variable names another */
+    const char *variable;
 } kvs_requirement_t;
 
 typedef struct kvs_plugin_option {
@@ -88,8 +90,9 @@ typedef struct kvs_plugin_info {
     size_t n_devices;
     const kvs_plugin_option_t *options;
     size_t n_options;
-    const char *const *notes; /* no faults, but worth a look: a key that nothing reads, and, except by
-                               * kvs_plugin_read, files that others may change */
+    /* no faults, but worth a look: a key that nothing reads, and, except by kvs_plugin_read, files that others
+     * may change */
+    const char *const *notes;
     size_t n_notes;
 } kvs_plugin_info_t;
 

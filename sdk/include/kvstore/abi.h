@@ -37,15 +37,15 @@ typedef enum kvs_verb {
  * shape and dtype are those of init, set before the backend's init sees the key; elsewhere they are
  * unset (ndim -1). */
 typedef struct kvs_key_entry {
-    int64_t number;      /* the integer key; for a string its place in the order of init, from 0 */
-    const char *name;    /* the string key, or NULL */
+    int64_t number;   /* the integer key; for a string its place in the order of init, from 0 */
+    const char *name; /* the string key, or NULL */
     kvs_dtype_t dtype;
     int32_t ndim;
     const int64_t *shape;
     int64_t n_elems;
     uint32_t row_sparse; /* 1: initialised with a row-sparse value */
     uint32_t reserved;
-    void *state;         /* the backend's: `key_size` bytes, zeroed when the key is created */
+    void *state; /* the backend's: `key_size` bytes, zeroed when the key is created */
 } kvs_key_entry_t;
 
 /* What one operation does to one key. Tensors are checked: known dtype, compact, aligned, their
@@ -62,7 +62,7 @@ typedef struct kvs_group {
     size_t n_row_ids;
     size_t list_index;       /* place of the group's first key in the call */
     const size_t *out_index; /* with KVS_OP_SHARED: each out's place among the outs of the call */
-    void *state;             /* the backend's: `group_size` bytes, zeroed when the operation begins */
+    void *state; /* the backend's: `group_size` bytes, zeroed when the operation begins */
 } kvs_group_t;
 
 enum {
@@ -81,15 +81,15 @@ enum {
  * or until complete() (asynchronous). */
 typedef struct kvs_op {
     uint32_t size;
-    uint32_t verb; /* kvs_verb_t */
+    uint32_t verb;  /* kvs_verb_t */
     uint32_t flags; /* KVS_OP_… */
     int32_t priority;
     kvs_group_t *groups;
     size_t n_groups;
     uint64_t sequence; /* numbers the operations of a store in order of issue, from 1 */
     void *core;        /* the core's */
-    void *backend;     /* the backend's, NULL at first: asynchronous backends hang their state here */
-    uint32_t reduce;   /* pushpull: KVS_REDUCE_… of allreduce.h; other than 0 only with KVS_CAN_REDUCE */
+    void *backend;   /* the backend's, NULL at first: asynchronous backends hang their state here */
+    uint32_t reduce; /* pushpull: KVS_REDUCE_… of allreduce.h; not 0 only with KVS_CAN_REDUCE */
     uint32_t reserved;
 } kvs_op_t;
 
@@ -122,11 +122,11 @@ typedef struct kvs_state_info {
     uint32_t reserved;
 } kvs_state_info_t;
 
-#define KVS_OPTIMIZER_MAX_PARAMS 16  /* of its own */
-#define KVS_OPTIMIZER_MAX_STATES 4
+#define KVS_OPTIMIZER_MAX_PARAMS  16 /* of its own */
+#define KVS_OPTIMIZER_MAX_STATES  4
 #define KVS_OPTIMIZER_MAX_SCALARS 16
-#define KVS_OPTIMIZER_MAX_SUMS 4     /* of one phase */
-#define KVS_OPTIMIZER_SUM_BLOCK 65536 /* elements */
+#define KVS_OPTIMIZER_MAX_SUMS    4     /* of one phase */
+#define KVS_OPTIMIZER_SUM_BLOCK   65536 /* elements */
 
 /* The parameters in force: those that all optimizers have, and the optimizer's own. */
 typedef struct kvs_hyper {
@@ -147,8 +147,8 @@ typedef struct kvs_update {
     double lr;        /* after schedule and multiplier */
     double wd;        /* after multiplier */
     const char *name; /* the key's name: given with the optimizer, else the key as text */
-    double *product;  /* a number of the optimizer's own, kept between the updates of all keys and in
-                       * state files; 1 at first */
+    /* a number of the optimizer's own, kept between the updates of all keys and in state files; 1 at first */
+    double *product;
 } kvs_update_t;
 
 enum {
@@ -217,7 +217,7 @@ typedef struct kvs_optimizer {
 /* ---- Compressors ----------------------------------------------------------------------------- */
 
 #define KVS_COMPRESSOR_MAX_PARAMS 8
-#define KVS_COMPRESSOR_BLOCK 65536 /* elements */
+#define KVS_COMPRESSOR_BLOCK      65536 /* elements */
 
 /* A way to make gradients small, of float32 elements, and what that loses: the residual, an array as
  * large as the gradient, which begins as zeros and is added to the next one. Plain C over arrays,
@@ -393,7 +393,8 @@ typedef struct kvs_provider {
     kvs_status_t (*copy_now)(kvs_queue_t *queue, void *dst, const void *src, size_t n_bytes);
     kvs_status_t (*zero)(kvs_queue_t *queue, void *data, size_t n_bytes);
     /* Kernels, on memory that the queue's device reaches. Few items may be one launch. */
-    kvs_status_t (*sums)(kvs_queue_t *queue, int dtype, const kvs_sum_item_t *items, size_t n_items);
+    kvs_status_t (*sums)(kvs_queue_t *queue, int dtype, const kvs_sum_item_t *items,
+                         size_t n_items);
     kvs_status_t (*convert)(kvs_queue_t *queue, int64_t n, int src_dtype, const void *src,
                             int dst_dtype, void *dst);
     /* Set *flag (a uint32_t on the device) to 1 if src, or with `add` (float32) src + add, holds NaN or
@@ -480,10 +481,12 @@ typedef struct kvs_open_args {
  * operations issued before, in blocking mode. NULL members are not implemented. */
 typedef struct kvs_backend_ops {
     uint32_t size;
-    uint32_t mode;     /* KVS_BLOCKING or KVS_ASYNCHRONOUS */
-    size_t store_size; /* private state of a store, of each of its keys, and of each group of an */
-    size_t key_size;   /* operation: the core allocates and zeroes them; groups' in blocking mode  */
-    size_t group_size; /* are valid from issue to the end of the operation */
+    uint32_t mode; /* KVS_BLOCKING or KVS_ASYNCHRONOUS */
+    /* Private state of a store, of each of its keys, and of each group of an operation: the core allocates and
+     * zeroes them; groups' in blocking mode are valid from issue to the end of the operation. */
+    size_t store_size;
+    size_t key_size;
+    size_t group_size;
     /* Can this backend work here? The reason why not is the error text. Called before open. */
     kvs_status_t (*probe)(const kvs_config_t *config);
     /* Required. On failure close is not called; the memory is the core's. */
@@ -503,7 +506,7 @@ typedef struct kvs_backend_ops {
     kvs_status_t (*pushpull)(void *store, kvs_op_t *op);
     kvs_status_t (*broadcast)(void *store, kvs_op_t *op);
     kvs_status_t (*row_sparse_pull)(void *store, kvs_op_t *op);
-    kvs_status_t (*set_updater)(void *store, kvs_updater_t fn, void *arg); /* fn is NULL to remove */
+    kvs_status_t (*set_updater)(void *store, kvs_updater_t fn, void *arg); /* NULL: remove it */
     kvs_status_t (*set_optimizer)(void *store, const kvs_optimizer_spec_t *spec);
     kvs_status_t (*set_optimizer_attr)(void *store, const kvs_param_t *attr);
     kvs_status_t (*set_gradient_compression)(void *store, const kvs_param_t *params,
@@ -518,7 +521,8 @@ typedef struct kvs_backend_ops {
     kvs_status_t (*barrier)(void *store);
     kvs_status_t (*join)(void *store);
     kvs_status_t (*send_command)(void *store, int head, const void *body, size_t n_bytes);
-    kvs_status_t (*num_dead_nodes)(void *store, const char *role, int64_t timeout_ms, int *ret_dead);
+    kvs_status_t (*num_dead_nodes)(void *store, const char *role, int64_t timeout_ms,
+                                   int *ret_dead);
     kvs_status_t (*is_recovery)(void *store, int *ret_recovery);
     kvs_status_t (*run_server)(void *store);
     /* What this store can do, KVS_CAN_…: not all of what its backend can (`of_backend`), by its options.
@@ -526,7 +530,7 @@ typedef struct kvs_backend_ops {
     uint32_t (*capabilities)(void *store, uint32_t of_backend);
     /* NULL: as join, and the last rank is given as 0. */
     kvs_status_t (*join_last)(void *store, int *ret_last_rank);
-    kvs_status_t (*set_controller)(void *store, kvs_controller_t fn, void *arg); /* NULL to remove */
+    kvs_status_t (*set_controller)(void *store, kvs_controller_t fn, void *arg); /* NULL: remove */
     /* The keys are to be forgotten: tell whoever else keeps them. Nothing of the store runs, whatever
      * its mode. key_release of each follows. NULL: nobody else does, in blocking mode. */
     kvs_status_t (*delete_keys)(void *store, kvs_key_entry_t *const *keys, size_t n_keys);
@@ -552,7 +556,7 @@ enum {
     KVS_KEEPS_WEIGHTS = 32,
     /* The two below are in no manifest. */
     KVS_CAN_REDUCE = 64, /* pushpull with kvs_op_t.reduce */
-    KVS_CAN_ROWS = 128   /* row-sparse values and outs of pushpull, without KVS_CAN_SPARSE and weights */
+    KVS_CAN_ROWS = 128   /* row-sparse pushpull, without KVS_CAN_SPARSE and weights */
 };
 
 enum {
@@ -562,11 +566,11 @@ enum {
 /* An option of create that a backend understands. */
 typedef struct kvs_option_info {
     const char *name;
-    const char *type;     /* "int", "size", "float", "bool", "text", "time" (seconds) */
-    const char *preset;   /* the default, as text */
+    const char *type;   /* "int", "size", "float", "bool", "text", "time" (seconds) */
+    const char *preset; /* the default, as text */
     const char *doc;
     const char *variable; /* NULL, or a variable read behind KVSTORE_NAME, such as MXNet's */
-    uint32_t flags; /* KVS_OPTION_… */
+    uint32_t flags;       /* KVS_OPTION_… */
     uint32_t reserved;
 } kvs_option_info_t;
 
@@ -585,7 +589,7 @@ typedef struct kvs_backend {
     uint32_t size;
     uint32_t capabilities; /* KVS_CAN_… | KVS_KEEPS_WEIGHTS */
     const char *name;
-    uint32_t dtypes;       /* bits by number: 1u << KVS_DTYPE_float32 | …, or KVS_DTYPES_ALL */
+    uint32_t dtypes; /* bits by number: 1u << KVS_DTYPE_float32 | …, or KVS_DTYPES_ALL */
     uint32_t n_device_types;
     const int32_t *device_types; /* KVS_DEVICE_… */
     const kvs_backend_ops_t *ops;
@@ -612,7 +616,8 @@ typedef struct kvs_plugin {
     size_t n_providers;
     const kvs_compressor_t *const *compressors;
     size_t n_compressors;
-    const kvs_optimizer_service_t *optimizer_service; /* NULL: none; looked for in plugin `optimizers` */
+    /* NULL: none; looked for in plugin `optimizers` */
+    const kvs_optimizer_service_t *optimizer_service;
     /* NULL, or what `kvstore info` shows of this machine: a call of `line` for each thing found, such as
      * the version and file of a library opened at run time, or why there is none. `config`: the settings
      * of the plugin's first backend without options of create; NULL if it has none. Waits for nobody. */
@@ -626,7 +631,7 @@ enum { KVS_LOG_ERROR = 1, KVS_LOG_WARN, KVS_LOG_INFO, KVS_LOG_DEBUG, KVS_LOG_TRA
 typedef struct kvs_host {
     uint32_t size;
     uint16_t abi_major, abi_minor;
-    uint64_t features; /* 0 so far */
+    uint64_t features;   /* 0 so far */
     const char *version; /* of the core */
     /* Store the text of a failure for this thread and return `status`. */
     kvs_status_t (*fail)(kvs_status_t status, const char *format, ...) KVS_PRINTF(2, 3);
@@ -635,8 +640,8 @@ typedef struct kvs_host {
     void (*log)(int level, const char *area, const char *format, ...) KVS_PRINTF(3, 4);
     /* Call fn(arg, begin, end) for pieces of [0, n) that cover it, of about `grain` or more, on
      * this thread and idle threads of the pool; returns when all have returned. */
-    void (*parallel_for)(int64_t n, int64_t grain, void (*fn)(void *arg, int64_t begin, int64_t end),
-                         void *arg);
+    void (*parallel_for)(int64_t n, int64_t grain,
+                         void (*fn)(void *arg, int64_t begin, int64_t end), void *arg);
     /* Asynchronous backends: the op's values may be reused / the op has ended. With a status other
      * than 0 the text is this thread's. The op must not be touched after complete. */
     void (*consumed)(kvs_op_t *op);

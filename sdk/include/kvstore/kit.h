@@ -257,7 +257,8 @@ static inline int kvs_dev_is(const kvs_tensor_t *tensor)
 kvs_status_t kvs_dev_marks_take(kvs_devstore_t *store, kvs_group_t *group);
 void kvs_dev_marks_drop(kvs_devstore_t *store, kvs_group_t *group);
 /* Let the queue wait for all streams of the group. */
-kvs_status_t kvs_dev_marks_wait(const kvs_provider_t *provider, const kvs_group_t *group, kvs_queue_t *queue);
+kvs_status_t kvs_dev_marks_wait(const kvs_provider_t *provider, const kvs_group_t *group,
+                                kvs_queue_t *queue);
 /* Let all streams of the group wait for the mark. */
 kvs_status_t kvs_dev_marks_release(const kvs_provider_t *provider, const kvs_group_t *group,
                                    const kvs_mark_t *mark);
@@ -266,8 +267,8 @@ kvs_status_t kvs_dev_marks_release(const kvs_provider_t *provider, const kvs_gro
 int kvs_dev_is_awaited(const kvs_tensor_t *tensor);
 /* The place of the device that has the key's whole weight among `devices`; where none of them has, the weight
  * goes to host memory, from where the next push takes it to its own device: 0. */
-kvs_status_t kvs_devstore_settle(kvs_devstore_t *store, kvs_key_entry_t *key, const kvs_device_t *devices,
-                                 size_t n_devices, size_t *ret_place);
+kvs_status_t kvs_devstore_settle(kvs_devstore_t *store, kvs_key_entry_t *key,
+                                 const kvs_device_t *devices, size_t n_devices, size_t *ret_place);
 
 /* ---- Device arrays for backends that work in host memory --------------------------------------------------- */
 

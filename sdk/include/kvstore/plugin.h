@@ -14,9 +14,9 @@ extern "C" {
 /* Set by the entry, before any other function of the plugin is called; read-only from then on. */
 extern __attribute__((visibility("hidden"))) const kvs_host_t *kvs_plugin_host;
 
-#define kvs_fail(...) (kvs_plugin_host->fail(__VA_ARGS__))
+#define kvs_fail(...)         (kvs_plugin_host->fail(__VA_ARGS__))
 #define kvs_fail_context(...) (kvs_plugin_host->fail_context(__VA_ARGS__))
-#define kvs_log(...) (kvs_plugin_host->log(__VA_ARGS__))
+#define kvs_log(...)          (kvs_plugin_host->log(__VA_ARGS__))
 
 #ifdef KVS_PLUGIN_STATIC
 #define KVS_PLUGIN_ENTRY(ident) kvs_plugin_entry_v1_##ident
@@ -26,6 +26,7 @@ extern __attribute__((visibility("hidden"))) const kvs_host_t *kvs_plugin_host;
 
 /* KVS_PLUGIN(acme, "1.2.0", .backends = acme_backends, .n_backends = 1) writes the one exported
  * symbol. `ident` is the plugin's name and an identifier; the rest are members of kvs_plugin_t. */
+/* clang-format off */
 #define KVS_PLUGIN(ident, plugin_version, ...)                                                     \
     __attribute__((weak, visibility("hidden"))) const kvs_host_t *kvs_plugin_host = NULL;          \
     static const kvs_plugin_t kvs_plugin_descriptor_##ident = {                                    \
@@ -46,6 +47,7 @@ extern __attribute__((visibility("hidden"))) const kvs_host_t *kvs_plugin_host;
         kvs_plugin_host = host;                                                                    \
         return &kvs_plugin_descriptor_##ident;                                                     \
     }
+/* clang-format on */
 
 #ifdef __cplusplus
 }
