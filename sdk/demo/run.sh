@@ -90,8 +90,8 @@ configure_and_build() {
         step "configuring $build"
         cmake -S "$top" -B "$build" || fail "cmake cannot configure the build: its words are above"
     fi
-    step "building kvstore-demo, kvstore and the plugins in $build"
-    cmake --build "$build" -j "$(nproc)" --target kvstore-demo kvstore_cli kvs-plugins ||
+    step "building kvstore-demo, kvstore, the plugins, and what else is installed, in $build"
+    cmake --build "$build" -j "$(nproc)" --target kvstore-demo kvs-installed ||
         fail "the build failed: its words are above"
     if lacks_gpus "$@"; then
         step "built without $plugin: what was not found stands above, as \"left out\""

@@ -350,7 +350,7 @@ def _numpy_dtype_of(code: int, bits: int) -> Any:
     name = _NAMES.get((code, bits))
     if name == "bfloat16":
         try:
-            import ml_dtypes
+            import ml_dtypes  # type: ignore[import-not-found,unused-ignore]
         except ImportError:
             raise KVStoreTypeError("bfloat16 arrays in Python need the package ml_dtypes",
                                    Status.ERR_DTYPE) from None

@@ -10,6 +10,8 @@ try:
 except ImportError:
     np = None  # type: ignore[assignment]
 
+__all__ = ["RowSparse", "np", "row_ids_of"]  # np: for the package's other modules
+
 
 class RowSparse:
     """Some rows of an array of `shape`: row ``indices[i]`` is ``data[i]``, all others are zero.

@@ -618,7 +618,8 @@ class KVStore(NotCopied, KVStoreBase):
 
     def _give_up_handle(self) -> Optional[int]:
         """The handle, to whoever asks first: close, the end of the object, and the interpreter's may meet."""
-        return self.__dict__.pop("_handle", None)
+        handle: Optional[int] = self.__dict__.pop("_handle", None)
+        return handle
 
     def close(self) -> None:
         """Wait for the store's work, or past its deadline abandon it with an error. Raises the first error that
