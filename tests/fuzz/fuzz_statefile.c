@@ -3,18 +3,12 @@
  * file that is refused changes nothing. Checksums are always 0 here, in files too, so that they need not
  * be guessed. Seeds lie in seeds/statefile; each crash that was mended left one. */
 #include "crc32c.h"
+#include "fuzz_host.h"
 
-#include <kvstore/kit.h>
 #include <kvstore/states.h>
 
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 
 extern const kvs_plugin_t *kvs_plugin_entry_v1_optimizers(const kvs_host_t *host,
                                                           const char **ret_refusal);
@@ -28,17 +22,6 @@ uint32_t kvs_crc32c(uint32_t crc, const void *data, size_t n_bytes)
 /* ---- A host --------------------------------------------------------------------------------------- */
 
 static const kvs_plugin_t *optimizers;
-static char error_text[1024];
-
-static kvs_status_t fail(kvs_status_t status, const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(error_text, sizeof(error_text), format, args);
-    va_end(args);
-    return status;
-}
 
 static kvs_status_t fail_context(kvs_status_t status, const char *format, ...)
 {
@@ -64,26 +47,6 @@ static kvs_status_t find_optimizer(const char *name, const kvs_optimizer_t **ret
     return fail(KVS_ERR_NOT_FOUND, "no optimizer '%s'", name);
 }
 
-static const kvs_host_t host = {
-    .size = sizeof(host),
-    .abi_major = KVS_ABI_MAJOR,
-    .abi_minor = KVS_ABI_MINOR,
-    .version = "fuzz",
-    .fail = fail,
-    .fail_context = fail_context,
-    .parallel_for = parallel_for,
-    .find_optimizer = find_optimizer,
-};
-
-const kvs_host_t *kvs_plugin_host = &host;
-
-static void require(int condition)
-{
-    if (!condition) {
-        abort();
-    }
-}
-
 /* ---- Bytes as a file ------------------------------------------------------------------------------ */
 
 static const char *file_of(const uint8_t *data, size_t n_bytes)
@@ -97,6 +60,9 @@ static const char *file_of(const uint8_t *data, size_t n_bytes)
         fd = memfd_create("states", MFD_CLOEXEC);
         require(fd >= 0);
         snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+        host.fail_context = fail_context;
+        host.parallel_for = parallel_for;
+        host.find_optimizer = find_optimizer;
         optimizers = kvs_plugin_entry_v1_optimizers(&host, &refusal);
     }
     require(ftruncate(fd, 0) == 0 && pwrite(fd, data, n_bytes, 0) == (ssize_t)n_bytes);
@@ -120,8 +86,8 @@ static void load_into_worker(const char *path)
     void *worker = NULL;
 
     require(kvs_optimizer_service.create(&spec, &worker) == KVS_OK);
-    error_text[0] = '\0';
-    require(kvs_optimizer_service.load_states(worker, path) == KVS_OK || error_text[0] != '\0');
+    last_text[0] = '\0';
+    require(kvs_optimizer_service.load_states(worker, path) == KVS_OK || last_text[0] != '\0');
     kvs_optimizer_service.free(worker);
 }
 

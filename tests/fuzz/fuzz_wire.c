@@ -2,37 +2,9 @@
 /* fuzz_wire.c - any bytes as a frame between nodes: it is refused with a text, or read, and what was read
  * is written again as the very same bytes. Seeds lie in seeds/wire: one frame of each type. */
 #include "wire.h"
-
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "fuzz_host.h"
 
 #define MAX_MEMBERS 4096
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
-
-static char last_text[512];
-
-static kvs_status_t fail(kvs_status_t status, const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(last_text, sizeof(last_text), format, args);
-    va_end(args);
-    return status;
-}
-
-static const kvs_host_t host = {.size = sizeof(host), .fail = fail};
-const kvs_host_t *kvs_plugin_host = &host;
-
-static void require(int condition)
-{
-    if (!condition) {
-        abort();
-    }
-}
 
 static net_wire_list_t facts_of(const net_wire_t *wire)
 {
