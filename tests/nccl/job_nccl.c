@@ -190,19 +190,40 @@ static void open_item(const job_t *job, item_t *item, int64_t key)
     item->out = pretend_list(item->outs, (size_t)item->n);
 }
 
+static kvs_status_t init(const job_t *job, const item_t *item, kvs_event_t **ret_event)
+{
+    kvs_arrays_t one = pretend_list(item->values, 1);
+    kvs_call_t call = KVS_CALL_INIT;
+
+    call.ret_event = ret_event;
+    return kvs_store_init(job->store, &item->key, 1, &one, &call);
+}
+
 static void init_item(const job_t *job, item_t *item, int64_t key)
 {
-    kvs_arrays_t one;
-
     open_item(job, item, key);
-    one = pretend_list(item->values, 1);
-    KT_OK(kvs_store_init(job->store, &item->key, 1, &one, NULL));
+    KT_OK(init(job, item, NULL));
+}
+
+/* Keys 0 to n - 1. */
+static void init_items(const job_t *job, item_t *items, int n)
+{
+    for (int i = 0; i < n; i++) {
+        init_item(job, &items[i], i);
+    }
 }
 
 static void close_item(item_t *item)
 {
     free_all(item->values, item->n);
     free_all(item->outs, item->n);
+}
+
+static void close_items(item_t *items, int n)
+{
+    for (int i = 0; i < n; i++) {
+        close_item(&items[i]);
+    }
 }
 
 static kvs_status_t push(const job_t *job, item_t *item)
@@ -377,8 +398,8 @@ static void a_list_of_keys_is_one_exchange_or_a_few(void)
     kvs_arrays_t in = {values, (size_t)(N_KEYS * n), per_key, N_KEYS},
                  out = {outs, (size_t)(N_KEYS * n), per_key, N_KEYS};
 
+    init_items(&job, items, N_KEYS);
     for (int i = 0; i < N_KEYS; i++) {
-        init_item(&job, &items[i], i);
         keys[i] = items[i].key;
         per_key[i] = (size_t)n;
         memcpy(&values[i * n], items[i].values, (size_t)n * sizeof(values[0]));
@@ -408,12 +429,7 @@ static void keys_may_be_used_in_different_orders(void)
         open_item(&job, &items[i], i);
     }
     for (int i = 0; i < N_KEYS; i++) { /* inits too */
-        item_t *item = &items[(i * 5 + job.rank * 7) % N_KEYS];
-        kvs_arrays_t one = pretend_list(item->values, 1);
-        kvs_call_t call = KVS_CALL_INIT;
-
-        call.ret_event = &events[i];
-        KT_OK(kvs_store_init(job.store, &item->key, 1, &one, &call));
+        KT_OK(init(&job, &items[(i * 5 + job.rank * 7) % N_KEYS], &events[i]));
     }
     for (int i = 0; i < N_KEYS; i++) {
         KT_OK(finish(events[i]));
@@ -632,15 +648,13 @@ static void calls_in_opposite_orders_end_at_the_deadline(void)
     job_t room = job_open(), job = job_open_with(&(kvs_option_t){"timeout", "3"}, 1);
     item_t items[2];
 
-    init_item(&job, &items[0], 1);
-    init_item(&job, &items[1], 2);
+    init_items(&job, items, 2);
     KT_FAIL(pushpull(&job, &items[job.rank % 2], NULL), KVS_ERR_TIMEOUT, "not submitted for");
     meet(&room);
     KT_FAIL(pushpull(&job, &items[1 - job.rank % 2], NULL), KVS_ERR_TIMEOUT, "not submitted for");
     works(&job, &items[0]);
     works(&job, &items[1]);
-    close_item(&items[0]);
-    close_item(&items[1]);
+    close_items(items, 2);
     job_close(&job);
     job_close(&room);
 }
@@ -735,9 +749,7 @@ static void an_exchange_that_hangs_ends_at_the_deadline_for_all(void)
     static item_t items[N_KEYS];
     kvs_event_t *events[N_KEYS];
 
-    for (int i = 0; i < N_KEYS; i++) {
-        init_item(&job, &items[i], i);
-    }
+    init_items(&job, items, N_KEYS);
     works(&job, &items[0]);
     meet(&job);
     if (job.rank == job.n - 1) {
@@ -752,9 +764,7 @@ static void an_exchange_that_hangs_ends_at_the_deadline_for_all(void)
     }
     KT_TRUE(pushpull(&job, &items[0], NULL) != KVS_OK);
     KT_HAS(kvs_last_error(), "not done after 3000 ms");
-    for (int i = 0; i < N_KEYS; i++) {
-        close_item(&items[i]);
-    }
+    close_items(items, N_KEYS);
     (void)kvs_store_close(job.store);
 }
 
@@ -763,14 +773,12 @@ static void communicators_that_one_worker_can_not_make_end_the_job(void)
 {
     job_t job = job_open();
     item_t item;
-    kvs_arrays_t one;
 
     open_item(&job, &item, 1);
-    one = pretend_list(item.values, 1);
     if (job.rank == job.n - 1) {
         set_fault("init");
     }
-    KT_TRUE(kvs_store_init(job.store, &item.key, 1, &one, NULL) != KVS_OK);
+    KT_TRUE(init(&job, &item, NULL) != KVS_OK);
     KT_HAS(kvs_last_error(), "init: key 1: ");
     KT_HAS(kvs_last_error(), "after 3000 ms");
     close_item(&item);
@@ -860,9 +868,7 @@ static void a_cancelled_worker_leaves_and_the_others_are_told(void)
         open_item(&job, &items[i], i / 2);
     }
     for (int i = 0; i < 2 * N_KEYS; i += 2) {
-        kvs_arrays_t one = pretend_list(items[i].values, 1);
-
-        KT_OK(kvs_store_init(job.store, &items[i].key, 1, &one, NULL));
+        KT_OK(init(&job, &items[i], NULL));
     }
     if (job.rank == 0) {
         for (int i = 0; i < 2 * N_KEYS; i++) {
@@ -885,9 +891,7 @@ static void a_cancelled_worker_leaves_and_the_others_are_told(void)
         KT_HAS(kvs_last_error(), "has closed the store");
         job_close(&job);
     }
-    for (int i = 0; i < 2 * N_KEYS; i++) {
-        close_item(&items[i]);
-    }
+    close_items(items, 2 * N_KEYS);
     init_item(&room, &items[0], 1); /* the other store is as it was */
     works(&room, &items[0]);
     close_item(&items[0]);
@@ -925,9 +929,7 @@ static void exchanges_of_a_worker_that_is_killed_hang_nobody(void)
     static item_t items[N_KEYS];
     kvs_event_t *events[N_KEYS];
 
-    for (int i = 0; i < N_KEYS; i++) {
-        init_item(&job, &items[i], i);
-    }
+    init_items(&job, items, N_KEYS);
     for (int i = 0; i < N_KEYS; i++) {
         KT_OK(pushpull(&job, &items[i], &events[i]));
     }
