@@ -10,8 +10,9 @@ usage() {
     cat <<'EOF'
 usage: sh tests/bench/peers.sh [--rounds N] [--out FILE] [--kvstore PROGRAM] [--install] [WORKLOAD...]
 
-Runs each workload (default: W1 W2 W3 W4 W5 W7 W8) on kvstore, MXNet, PyTorch and Open MPI by turns, N
-times (3), and prints kvstore's times over theirs. Open MPI (openmpi-bin, libopenmpi-dev) is for W5.
+Runs each workload (default: W1 W2 W3 W4 W5 W7 W8) on kvstore, MXNet, PyTorch, Open MPI and Horovod by
+turns, N times (3), and prints kvstore's times over theirs. Open MPI (openmpi-bin, libopenmpi-dev) is for
+W5, as is Horovod, which is used where TORCH_PYTHON has it; README.md says how to build it.
 
   --rounds N         how often
   --out FILE         keep the rows there, as lines of JSON (else in a temporary file)
@@ -101,6 +102,11 @@ mxnet_python=${MXNET_PYTHON:-$root/build/peers/mxnet/bin/python}
 torch_python=${TORCH_PYTHON:-$root/build/peers/torch/bin/python}
 find_peer mxnet "$mxnet_python" || mxnet_python=
 find_peer torch "$torch_python" || torch_python=
+horovod=
+if [ -n "$torch_python" ] && command -v mpirun >/dev/null 2>&1 &&
+    find_peer horovod.torch "$torch_python"; then
+    horovod=yes
+fi
 export PYTHONDONTWRITEBYTECODE=1
 
 mxnet_library=
@@ -180,6 +186,17 @@ run_mpi() {
     fi
 }
 
+run_horovod() {
+    if [ "$1" = W5 ]; then
+        for n in 2 4; do
+            add mpirun --allow-run-as-root --oversubscribe -n $n \
+                "$torch_python" "$here/peer_horovod.py" horovod
+            add env HOROVOD_CYCLE_TIME=0.1 mpirun --allow-run-as-root --oversubscribe -n $n \
+                "$torch_python" "$here/peer_horovod.py" horovod-cycle0.1
+        done
+    fi
+}
+
 # W4 without shared memory; its rows are named W4_tcp_...
 run_w4_by_sockets() {
     KVSTORE_SHM=0 "$kvstore" bench --json W4 | sed 's/"W4_/"W4_tcp_/'
@@ -209,6 +226,7 @@ while [ "$round" -le "$rounds" ]; do
         [ -z "$mxnet_python" ] || run_mxnet "$workload"
         [ -z "$torch_python" ] || run_torch "$workload"
         [ -z "$mpi" ] || run_mpi "$workload"
+        [ -z "$horovod" ] || run_horovod "$workload"
     done
     round=$((round + 1))
 done

@@ -69,6 +69,28 @@ def measure(call, seconds, n_calls=0, n_samples=0):
     return samples
 
 
+def allreduce_rows(peer, rank, n_procs, full, reduce_all):
+    """W5: `reduce_all` sums arrays of all processes in place; `full(shape, value)` makes one."""
+    check = full((3,), 1.0)
+    reduce_all([check])
+    if float(check[2]) != n_procs:
+        raise RuntimeError("%s: the sum of %d ones is %s" % (peer, n_procs, check[2]))
+
+    def row(workload, shapes):
+        arrays = [full(shape, 0.0) for shape in shapes]
+        n_bytes = 4 * sum(map(math.prod, shapes))
+        n_calls = 20 if n_bytes <= 64 * KIB else 5 if n_bytes <= KIB * KIB else 1
+        samples = measure(lambda: reduce_all(arrays), 0, n_calls, 3 if QUICK else MIN_SAMPLES)
+        if rank == 0:
+            emit(peer, workload, n_bytes, len(shapes), n_procs, samples, n_bytes)
+
+    row("W5_latency", [(1,)])
+    for size in SIZES:
+        row("W5_allreduce", [(size // 4,)])
+    if not QUICK:
+        row("W5_resnet50", resnet50())
+
+
 def emit(peer, workload, size_bytes, keys, procs, samples, n_bytes=0, **more):
     """Print a row; `n_bytes` is what GBps is computed from."""
     median = statistics.median(samples)

@@ -39,6 +39,11 @@ row() { # PEER WORKLOAD BYTES MEDIAN ROUND
     # per byte: PyTorch has twice the bytes in the same time
     row kvstore W7_sgdmom 1000 1e-3 1
     row torch-fused W7_sgdmom 2000 1e-3 1
+    # two targets, each held against its own peer
+    row kvstore W5_latency 4 1e-6 1
+    row openmpi W5_latency 4 0.4e-6 1
+    row horovod W5_latency 4 1000e-6 1
+    row horovod-cycle0.1 W5_latency 4 300e-6 1
     row kvstore W8_startup_first_pushpull 4096 30e-3 1
 } >"$work/rows.jsonl"
 python3 "$here/compare.py" "$work/rows.jsonl" >"$work/printed" || fail "compare.py failed"
@@ -47,6 +52,7 @@ has '<= 0.03 x MXNet C API: missed'
 has '<= 0.2 x MXNet C API: reached'
 has '2.000'
 has '<= 1 x PyTorch: missed'
+has '<= 2 x Open MPI: missed; <= 0.05 x Horovod: reached'
 has '<= 20 ms: missed'
 
 # Wrong usage.
