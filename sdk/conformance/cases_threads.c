@@ -215,6 +215,8 @@ static void whole_values(cf_t *t)
     }
     cf_init(t, cf_key(t, 1), threads[0].out);
     run_all(t, threads, push_or_pull);
+    cf_pull(t, cf_key(t, 1), threads[0].out); /* all others may have been before the first push */
+    cf_want_all(t, "what was pushed last", threads[0].out, 2.0 * (N_ROUNDS - 1) * t->n_workers);
 }
 
 static const cf_case_t cases[] = {
