@@ -309,7 +309,7 @@ kvs_status_t dist_worker_issue(dist_worker_t *worker, kvs_op_t *op)
     return status;
 }
 
-/* ---- Reading values, writing outs ------------------------------------------------------------------ */
+/* ---- Reading values -------------------------------------------------------------------------------- */
 
 static size_t bytes_of(const kvs_group_t *group)
 {
@@ -410,111 +410,6 @@ static kvs_status_t read_values(dist_group_t *group)
     return KVS_OK;
 }
 
-static void write_out(const kvs_tensor_t *out, int dtype, int64_t first, int64_t n,
-                      const void *data)
-{
-    int out_dtype = kvs_dtype_index(out->dtype);
-    void *to = (char *)out->data + (size_t)first * kvs_dtype_bytes(out_dtype);
-
-    if (out_dtype == dtype &&
-        kvs_exceeds_cache((uint64_t)kvs_tensor_n_elems(out) * kvs_dtype_bytes(dtype))) {
-        kvs_sum(dtype, n, &data, 1, &to, 1, 1); /* a copy past the caches */
-    } else {
-        kvs_cast(n, dtype, data, out_dtype, to);
-    }
-}
-
-void dist_group_write(const dist_group_t *group, int64_t first, int64_t n, const void *data)
-{
-    int dtype = kvs_dtype_index(group->pub->key->dtype);
-
-    if (n == 0) {
-        return;
-    }
-    if (group->result != NULL) {
-        size_t elem_bytes = kvs_dtype_bytes(dtype);
-
-        memcpy(group->result + (size_t)first * elem_bytes, data, (size_t)n * elem_bytes);
-        return;
-    }
-    for (size_t i = 0; i < group->pub->n_outs; i++) {
-        write_out(&group->pub->outs[i], dtype, first, n, data);
-    }
-    kvs_devhost_wrote(group->op->pub, group->pub, first, n);
-}
-
-typedef struct place {
-    size_t index; /* among the outs of the call */
-    const dist_group_t *group;
-    const kvs_tensor_t *out;
-} place_t;
-
-static int by_index(const void *left, const void *right)
-{
-    size_t a = ((const place_t *)left)->index, b = ((const place_t *)right)->index;
-
-    return (a > b) - (a < b);
-}
-
-/* Arrays of the call share memory: everything has been read and pulled, now outs are written in the
- * order of the call. */
-static void write_shared_outs(dist_op_t *op)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < op->pub->n_groups; i++) {
-        n += op->pub->groups[i].n_outs;
-    }
-    place_t *places = malloc((n + 1) * sizeof(*places));
-
-    if (places == NULL) {
-        op->status = KVS_ERR_NO_MEMORY;
-        return;
-    }
-    n = 0;
-    for (size_t i = 0; i < op->pub->n_groups; i++) {
-        const kvs_group_t *pub = &op->pub->groups[i];
-
-        for (size_t j = 0; j < pub->n_outs; j++) {
-            places[n++] = (place_t){pub->out_index[j], pub->state, &pub->outs[j]};
-        }
-    }
-    qsort(places, n, sizeof(*places), by_index);
-    for (size_t i = 0; i < n; i++) {
-        const kvs_key_entry_t *key = places[i].group->pub->key;
-
-        if (places[i].group->rows != NULL) {
-            dist_sparse_write_out(places[i].group,
-                                  (size_t)(places[i].out - places[i].group->pub->outs));
-        } else if (key->n_elems > 0) {
-            write_out(places[i].out, kvs_dtype_index(key->dtype), 0, key->n_elems,
-                      places[i].group->result);
-        }
-    }
-    free(places);
-}
-
-static void release_results(dist_op_t *op)
-{
-    for (size_t i = 0; i < op->pub->n_groups; i++) {
-        dist_group_t *group = op->pub->groups[i].state;
-
-        kvs_cpu_provider()->free(host_device, group->result, group->n_result_bytes);
-        group->result = NULL;
-    }
-}
-
-static void write_row_ids(const dist_op_t *op)
-{
-    for (size_t i = 0; i < op->pub->n_groups; i++) {
-        const dist_group_t *group = op->pub->groups[i].state;
-
-        for (size_t j = 0; j < group->pub->n_outs; j++) {
-            dist_sparse_write_out(group, j);
-        }
-    }
-}
-
 /* ---- Telling the core ------------------------------------------------------------------------------ */
 
 static void list_to_settle(dist_op_t *op)
@@ -533,11 +428,11 @@ static void complete(dist_op_t *op)
     kvs_status_t status;
 
     if (op->status == KVS_OK && (pub->flags & KVS_OP_SHARED) != 0) {
-        write_shared_outs(op);
+        dist_op_write_shared_outs(op);
     } else if (op->status == KVS_OK && pub->verb == KVS_VERB_ROW_SPARSE_PULL) {
-        write_row_ids(op);
+        dist_op_write_row_ids(op);
     }
-    release_results(op);
+    dist_op_release_results(op);
     status = op->status;
     if (status != KVS_OK) {
         (void)kvs_fail(status, "%s: %s", verb_name(pub->verb),
@@ -918,7 +813,7 @@ static void drop_op(dist_op_t *op)
         free(group->refusal);
         dist_sparse_release(group);
     }
-    release_results(op);
+    dist_op_release_results(op);
     free(op->text);
     free(op);
 }

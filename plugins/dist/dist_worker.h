@@ -280,8 +280,6 @@ void dist_group_ended(dist_group_t *group);
 /* Nothing of the caller's values is needed any more. */
 void dist_group_has_read(dist_group_t *group);
 void dist_group_fail(dist_group_t *group, kvs_status_t status, const char *text);
-/* Write elements [first, first + n) of the array to the group's outs. Without the lock. */
-void dist_group_write(const dist_group_t *group, int64_t first, int64_t n, const void *data);
 
 /* Write the sum of a group's values, in list order. */
 kvs_status_t dist_group_sum(const kvs_group_t *pub, void *sum);
@@ -291,6 +289,18 @@ kvs_status_t dist_group_take_memory(dist_group_t *group, size_t n_bytes);
 
 /* Put the key's name before this thread's text. */
 kvs_status_t dist_name_key(kvs_status_t status, const kvs_key_entry_t *key);
+
+/* ---- dist_result.c ------------------------------------------------------------------------------- */
+
+/* Write elements [first, first + n) of the array to the group's outs. Without the lock, as the
+ * others of this file. */
+void dist_group_write(const dist_group_t *group, int64_t first, int64_t n, const void *data);
+/* Arrays of the call share memory: everything has been read and pulled, now outs are written in the
+ * order of the call. */
+void dist_op_write_shared_outs(dist_op_t *op);
+/* Each out of a row_sparse_pull gets its ids. */
+void dist_op_write_row_ids(const dist_op_t *op);
+void dist_op_release_results(dist_op_t *op);
 
 /* ---- dist_sparse.c ------------------------------------------------------------------------------- */
 
