@@ -484,7 +484,7 @@ static void non_finite_value(cf_t *t)
 }
 
 #define NEEDS (CF_WEIGHTS | CF_COMPRESSION)
-#define EACH  (NEEDS | CF_COMPRESSES_EACH)
+#define EACH  (NEEDS | CF_REPLACES | CF_COMPRESSES_EACH)
 
 static const cf_case_t cases[] = {
     {"compression.two_bit",

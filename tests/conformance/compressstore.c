@@ -311,10 +311,8 @@ static kvs_status_t compress_init(void *self, kvs_op_t *op)
 }
 
 /* Dtypes, as issued; row-sparse values are refused here too. */
-static kvs_status_t compress_issue(void *self, kvs_op_t *op)
+static kvs_status_t check_values(const compress_store_t *store, const kvs_op_t *op)
 {
-    compress_store_t *store = self;
-
     for (size_t i = 0; i < op->n_groups && store->bits > 0; i++) {
         const kvs_group_t *group = &op->groups[i];
 
@@ -329,7 +327,14 @@ static kvs_status_t compress_issue(void *self, kvs_op_t *op)
             }
         }
     }
-    return kvs_hoststore_issue(&store->host, op);
+    return KVS_OK;
+}
+
+static kvs_status_t compress_issue(void *self, kvs_op_t *op)
+{
+    kvs_status_t status = check_values(self, op);
+
+    return status == KVS_OK ? kvs_hoststore_issue(self, op) : status;
 }
 
 static void compress_key_release(void *self, kvs_key_entry_t *entry)
@@ -454,6 +459,78 @@ static const kvs_backend_t compress_backend = {
     .device_types = device_types,
     .ops = &compress_ops,
 };
+
+/* ---- Each push by itself --------------------------------------------------------------------------- */
+
+static kvs_status_t need_optimizer(const compress_store_t *store, const kvs_op_t *op)
+{
+    const kvs_key_entry_t *key = op->groups[0].key;
+
+    if (store->host.opt != NULL || (op->verb != KVS_VERB_PUSH && op->verb != KVS_VERB_PUSHPULL)) {
+        return KVS_OK;
+    }
+    return key->name != NULL
+               ? kvs_fail(KVS_ERR_STATE, "key '%s': set_optimizer comes first", key->name)
+               : kvs_fail(KVS_ERR_STATE, "key %lld: set_optimizer comes first",
+                          (long long)key->number);
+}
+
+static kvs_status_t async_issue(void *self, kvs_op_t *op)
+{
+    kvs_status_t status = check_values(self, op);
+
+    status = status == KVS_OK ? need_optimizer(self, op) : status;
+    return status == KVS_OK ? kvs_hoststore_issue(self, op) : status;
+}
+
+static kvs_status_t async_push(void *self, kvs_op_t *op)
+{
+    kvs_status_t status = compress_push(self, op);
+
+    return status == KVS_OK && compresses_any(self, op) &&
+                   has(self, M_applies_compressed_pushes_twice)
+               ? compress_push(self, op)
+               : status;
+}
+
+static const kvs_backend_ops_t async_ops = {
+    .size = sizeof(async_ops),
+    .mode = KVS_BLOCKING,
+    .store_size = sizeof(compress_store_t),
+    .key_size = sizeof(compress_key_t),
+    .group_size = sizeof(kvs_hoststore_group_t),
+    .open = compress_open,
+    .close = kvs_hoststore_close,
+    .key_release = compress_key_release,
+    .issue = async_issue,
+    .init = compress_init,
+    .push = async_push,
+    .pull = compress_pull,
+    .pushpull = compress_pushpull,
+    .row_sparse_pull = kvs_hoststore_row_sparse_pull,
+    .set_optimizer = kvs_hoststore_set_optimizer,
+    .set_optimizer_attr = kvs_hoststore_set_optimizer_attr,
+    .save_optimizer_states = kvs_hoststore_save_optimizer_states,
+    .load_optimizer_states = kvs_hoststore_load_optimizer_states,
+    .set_gradient_compression = set_compression,
+};
+
+static const kvs_backend_t async_backend = {
+    .size = sizeof(async_backend),
+    .capabilities = KVS_CAN_OPTIMIZER | KVS_CAN_SPARSE | KVS_CAN_ASYNC | KVS_CAN_COMPRESSION |
+                    KVS_KEEPS_WEIGHTS,
+    .name = "asynccompressstore",
+    .dtypes = KVS_DTYPES_ALL,
+    .n_device_types = 1,
+    .device_types = device_types,
+    .ops = &async_ops,
+};
+
+kvs_status_t register_async_compress(const char *name)
+{
+    kvs_plugin_host = kvsi_host();
+    return kvs_register_backend(name, &async_backend);
+}
 
 kvs_status_t register_compress(const char *name)
 {

@@ -72,6 +72,15 @@
     X(pretends_to_push, "capability.no_weights")                                                   \
     X(pretends_to_optimize, "optimizer.not_capable")
 
+/* The same, where it takes two workers to see it. */
+#define REDUCE_MUTATIONS(X)                                                                        \
+    X(sums_for_average, "allreduce.average")                                                       \
+    X(rounds_averages_to_zero, "allreduce.average")                                                \
+    X(gives_sum_for_extremes, "allreduce.extremes")                                                \
+    X(takes_greatest_for_least, "allreduce.extremes")                                              \
+    X(gathers_backwards, "allreduce.gather")                                                       \
+    X(gathers_equal_sizes, "allreduce.gather")
+
 /* The kit's store with something taken away (kitstore.c). */
 #define KIT_MUTATIONS(X)                                                                           \
     X(pulls_before_it_pushes, "optimizer.pushpull")                                                \
@@ -151,6 +160,9 @@
     X(keeps_non_finite, "compression.non_finite")                                                  \
     X(hides_key_of_non_finite, "compression.non_finite")                                           \
     X(sends_until_non_finite, "compression.non_finite_value")
+
+/* The same, where each push updates by itself. */
+#define ASYNC_COMPRESSION_MUTATIONS(X) X(applies_compressed_pushes_twice, "async.compressed")
 
 /* A store of row-sparse keys (rowstore.c). */
 #define ROWS_MUTATIONS(X)                                                                          \
@@ -233,6 +245,7 @@
     X(pulls_before_it_pushes, "async.own_pushes", async)                                           \
     X(loses_momentum, "async.one_at_a_time", async)                                                \
     X(ignores_attribute, "async.attribute", async)                                                 \
+    X(forgets_residual, "async.compressed", async_compress)                                        \
     X(spares_known_keys, "compression.list", compress)                                             \
     X(keeps_first_values_rows, "sparse.list", rows)                                                \
     X(keeps_first_values_rows, "sparse.same_key_twice", rows)                                      \
@@ -248,11 +261,12 @@
 typedef enum mutation {
     NONE,
 #define MUTATION_ENUM(name, id) M_##name,
-    WEIGHTS_MUTATIONS(MUTATION_ENUM) EXCHANGE_MUTATIONS(MUTATION_ENUM) KIT_MUTATIONS(MUTATION_ENUM)
-        ASYNC_MUTATIONS(MUTATION_ENUM) COMPRESSION_MUTATIONS(MUTATION_ENUM)
-            ROWS_MUTATIONS(MUTATION_ENUM)
+    WEIGHTS_MUTATIONS(MUTATION_ENUM) EXCHANGE_MUTATIONS(MUTATION_ENUM)
+        REDUCE_MUTATIONS(MUTATION_ENUM) KIT_MUTATIONS(MUTATION_ENUM) ASYNC_MUTATIONS(MUTATION_ENUM)
+            COMPRESSION_MUTATIONS(MUTATION_ENUM) ASYNC_COMPRESSION_MUTATIONS(MUTATION_ENUM)
+                ROWS_MUTATIONS(MUTATION_ENUM)
 #undef MUTATION_ENUM
-                N_MUTATIONS
+                    N_MUTATIONS
 } mutation_t;
 
 extern const char *const mutation_names[N_MUTATIONS]; /* NONE: "" */
@@ -265,6 +279,7 @@ kvs_status_t register_rows(const char *name);
 kvs_status_t register_kit(const char *name);
 kvs_status_t register_async(const char *name);
 kvs_status_t register_compress(const char *name);
+kvs_status_t register_async_compress(const char *name);
 /* From the name a store was created by. */
 mutation_t mutation_of(const char *type);
 

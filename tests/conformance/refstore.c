@@ -10,6 +10,7 @@
 #include "peer.h"
 
 #include <kvstore/abi.h>
+#include <kvstore/allreduce.h>
 
 #include <math.h>
 #include <stdbool.h>
@@ -245,9 +246,52 @@ static kvs_status_t trade(const kvs_key_entry_t *entry, const void *mine, size_t
     return KVS_OK;
 }
 
-/* Add the other worker's sum, rank 0's first on both. */
-static kvs_status_t add_theirs(const ref_store_t *store, const kvs_key_entry_t *entry, int dtype,
-                               int64_t n_elems, void *sum)
+/* What is done in place of `reduce`. */
+static uint32_t reduction_of(const ref_store_t *store, uint32_t reduce)
+{
+    if ((has(store, M_sums_for_average) && reduce == KVS_REDUCE_AVERAGE) ||
+        (has(store, M_gives_sum_for_extremes) && reduce != KVS_REDUCE_AVERAGE)) {
+        return KVS_REDUCE_SUM;
+    }
+    return has(store, M_takes_greatest_for_least) && reduce == KVS_REDUCE_MIN ? KVS_REDUCE_MAX
+                                                                              : reduce;
+}
+
+static double combine_floating(const ref_store_t *store, int dtype, uint32_t reduce, double first,
+                               double second)
+{
+    switch (reduce) {
+    case KVS_REDUCE_MIN:
+        return isnan(first) || first < second ? first : second;
+    case KVS_REDUCE_MAX:
+        return isnan(first) || first > second ? first : second;
+    case KVS_REDUCE_AVERAGE:
+        return add(store, dtype, first, second) / 2;
+    default:
+        return add(store, dtype, first, second);
+    }
+}
+
+static uint64_t combine_integers(const ref_store_t *store, uint32_t reduce, int64_t first,
+                                 int64_t second)
+{
+    int64_t sum = (int64_t)((uint64_t)first + (uint64_t)second);
+
+    switch (reduce) {
+    case KVS_REDUCE_MIN:
+        return (uint64_t)(first < second ? first : second);
+    case KVS_REDUCE_MAX:
+        return (uint64_t)(first > second ? first : second);
+    case KVS_REDUCE_AVERAGE:
+        return (uint64_t)(sum / 2 - (sum % 2 < 0 && !has(store, M_rounds_averages_to_zero)));
+    default:
+        return (uint64_t)sum;
+    }
+}
+
+/* Take in the other worker's sum, rank 0's first on both. */
+static kvs_status_t take_theirs(const ref_store_t *store, const kvs_key_entry_t *entry, int dtype,
+                                uint32_t reduce, int64_t n_elems, void *sum)
 {
     void *theirs;
     kvs_status_t status = trade(entry, sum, (size_t)n_elems * cf_dtype_bytes(dtype), &theirs);
@@ -262,12 +306,13 @@ static kvs_status_t add_theirs(const ref_store_t *store, const kvs_key_entry_t *
 
         if (is_floating(dtype)) {
             put_floating(store, dtype,
-                         add(store, dtype, cf_decode(dtype, first), cf_decode(dtype, second)),
+                         combine_floating(store, dtype, reduce, cf_decode(dtype, first),
+                                          cf_decode(dtype, second)),
                          (void *)mine);
         } else {
             put_integer(store, dtype,
-                        (uint64_t)cf_decode_int(dtype, first) +
-                            (uint64_t)cf_decode_int(dtype, second),
+                        combine_integers(store, reduce, cf_decode_int(dtype, first),
+                                         cf_decode_int(dtype, second)),
                         (void *)mine);
         }
     }
@@ -275,17 +320,23 @@ static kvs_status_t add_theirs(const ref_store_t *store, const kvs_key_entry_t *
     return KVS_OK;
 }
 
-/* The sum of a group's values, over the workers too. */
-static kvs_status_t sum_values(const ref_store_t *store, const kvs_group_t *group)
+/* The sum of a group's values, and what `reduce` makes of it over the workers. */
+static kvs_status_t reduce_values(const ref_store_t *store, const kvs_group_t *group,
+                                  uint32_t reduce)
 {
     const ref_group_t *state = group->state;
     kvs_status_t status = sum_here(store, group);
 
     if (status != KVS_OK || peer_n_workers() == 1) {
-        return status;
+        return status; /* an average, or the least, of one */
     }
-    return add_theirs(store, group->key, kvs_dtype_index(group->values[0].dtype),
-                      n_elems_of(&group->values[0]), state->sum);
+    return take_theirs(store, group->key, kvs_dtype_index(group->values[0].dtype),
+                       reduction_of(store, reduce), n_elems_of(&group->values[0]), state->sum);
+}
+
+static kvs_status_t sum_values(const ref_store_t *store, const kvs_group_t *group)
+{
+    return reduce_values(store, group, KVS_REDUCE_SUM);
 }
 
 /* Rank 0's array for both. */
@@ -308,13 +359,14 @@ static kvs_status_t take_first(const kvs_key_entry_t *entry, size_t n_bytes, voi
     return KVS_OK;
 }
 
-/* The one value of a group, rank 0's. */
-static kvs_status_t first_value(const ref_store_t *store, const kvs_group_t *group)
+/* The one value of a group, rank 0's; there is nothing to reduce. */
+static kvs_status_t first_value(const ref_store_t *store, const kvs_group_t *group, uint32_t reduce)
 {
     const ref_group_t *state = group->state;
     int dtype = kvs_dtype_index(group->values[0].dtype);
     kvs_status_t status = sum_here(store, group);
 
+    (void)reduce;
     return status != KVS_OK
                ? status
                : take_first(group->key,
@@ -759,7 +811,8 @@ static kvs_status_t check_first_use(const kvs_group_t *group, bool only_once)
     return KVS_OK;
 }
 
-typedef kvs_status_t (*gather_t)(const ref_store_t *store, const kvs_group_t *group);
+typedef kvs_status_t (*gather_t)(const ref_store_t *store, const kvs_group_t *group,
+                                 uint32_t reduce);
 
 static kvs_status_t exchange(const ref_store_t *store, kvs_op_t *op, gather_t gather)
 {
@@ -770,7 +823,7 @@ static kvs_status_t exchange(const ref_store_t *store, kvs_op_t *op, gather_t ga
             status = check_first_use(&op->groups[g], false);
         }
         if (status == KVS_OK) {
-            status = gather(store, &op->groups[g]);
+            status = gather(store, &op->groups[g], op->reduce);
         }
     }
     if (status == KVS_OK) {
@@ -789,7 +842,7 @@ static kvs_status_t ref_exchange(void *self, kvs_op_t *op)
         return kvs_fail(KVS_ERR_UNAVAILABLE, "no");
     }
     return has(self, M_exchanges_early) ? pushpull_one_by_one(self, op, false)
-                                        : exchange(self, op, sum_values);
+                                        : exchange(self, op, reduce_values);
 }
 
 static kvs_status_t ref_broadcast(void *self, kvs_op_t *op)
@@ -800,6 +853,67 @@ static kvs_status_t ref_broadcast(void *self, kvs_op_t *op)
         status = check_first_use(&op->groups[g], true);
     }
     return status != KVS_OK ? status : exchange(self, op, first_value);
+}
+
+/* ---- Allgather ----------------------------------------------------------------------------------- */
+
+static size_t bytes_of_tensor(const kvs_tensor_t *tensor)
+{
+    return (size_t)n_elems_of(tensor) * cf_dtype_bytes(kvs_dtype_index(tensor->dtype));
+}
+
+/* Traded in arrays of `n_bytes`, as large as both together. */
+static kvs_status_t gather_both(const ref_store_t *store, const kvs_tensor_t *value,
+                                const kvs_tensor_t *out, char *mine, char *theirs)
+{
+    size_t n_bytes = bytes_of_tensor(out), n_mine = bytes_of_tensor(value);
+    bool mine_first = (peer_rank() == 0) != has(store, M_gathers_backwards);
+    size_t n_first = mine_first ? n_mine : n_bytes - n_mine;
+    kvs_status_t status;
+
+    memcpy(mine, value->data, n_mine);
+    status = peer_trade("allgather", mine, n_bytes, theirs);
+    if (status != KVS_OK) {
+        return status;
+    }
+    if (has(store, M_gathers_equal_sizes)) {
+        n_first = n_bytes / 2;
+    }
+    memcpy(out->data, mine_first ? mine : theirs, n_first);
+    memcpy((char *)out->data + n_first, mine_first ? theirs : mine, n_bytes - n_first);
+    return KVS_OK;
+}
+
+static kvs_status_t ref_allgather(void *self, const kvs_key_t *key, const kvs_tensor_t *value,
+                                  const kvs_tensor_t *out)
+{
+    size_t n_bytes = bytes_of_tensor(out);
+    char *both;
+    kvs_status_t status;
+
+    (void)key;
+    if (bytes_of_tensor(value) > n_bytes) {
+        return kvs_fail(KVS_ERR_SHAPE, "the out has no room for the value");
+    }
+    if (peer_n_workers() == 1) {
+        memcpy(out->data, value->data, bytes_of_tensor(value));
+        return KVS_OK;
+    }
+    both = calloc(2, n_bytes + 1);
+    if (both == NULL) {
+        return kvs_fail(KVS_ERR_NO_MEMORY, "no memory for the workers' values");
+    }
+    status = gather_both(self, value, out, both, both + n_bytes);
+    free(both);
+    return status;
+}
+
+static const void *find_extension(const char *name)
+{
+    static const kvs_allreduce_ops_t allreduce_ops = {.size = sizeof(allreduce_ops),
+                                                      .allgather = ref_allgather};
+
+    return strcmp(name, KVS_ALLREDUCE_EXTENSION) == 0 ? &allreduce_ops : NULL;
 }
 
 static kvs_status_t push_nothing(void *self, kvs_op_t *op)
@@ -894,6 +1008,7 @@ static const kvs_backend_ops_t exchange_ops = {
     COMMON_OPS,
     .pushpull = ref_exchange,
     .broadcast = ref_broadcast,
+    .extension = find_extension,
 };
 
 static const kvs_backend_ops_t pretending_push_ops = {
@@ -960,6 +1075,6 @@ kvs_status_t register_exchange(const char *name)
     case M_pretends_to_optimize:
         return register_backend(name, &pretending_optimizer_ops, 0);
     default:
-        return register_backend(name, &exchange_ops, 0);
+        return register_backend(name, &exchange_ops, KVS_CAN_REDUCE);
     }
 }

@@ -12,15 +12,16 @@ typedef struct mutant {
 } mutant_t;
 
 static const mutant_t mutants[] = {
-#define WEIGHTS_MUTANT(name, id)     {"mutant_" #name, id, register_weights},
-#define EXCHANGE_MUTANT(name, id)    {"mutant_" #name, id, register_exchange},
-#define KIT_MUTANT(name, id)         {"mutant_" #name, id, register_kit},
-#define ASYNC_MUTANT(name, id)       {"mutant_" #name, id, register_async},
-#define COMPRESSION_MUTANT(name, id) {"mutant_" #name, id, register_compress},
-#define ROWS_MUTANT(name, id)        {"mutant_" #name, id, register_rows},
+#define WEIGHTS_MUTANT(name, id)           {"mutant_" #name, id, register_weights},
+#define EXCHANGE_MUTANT(name, id)          {"mutant_" #name, id, register_exchange},
+#define KIT_MUTANT(name, id)               {"mutant_" #name, id, register_kit},
+#define ASYNC_MUTANT(name, id)             {"mutant_" #name, id, register_async},
+#define COMPRESSION_MUTANT(name, id)       {"mutant_" #name, id, register_compress},
+#define ROWS_MUTANT(name, id)              {"mutant_" #name, id, register_rows},
+#define ASYNC_COMPRESSION_MUTANT(name, id) {"mutant_" #name, id, register_async_compress},
     WEIGHTS_MUTATIONS(WEIGHTS_MUTANT) EXCHANGE_MUTATIONS(EXCHANGE_MUTANT) KIT_MUTATIONS(KIT_MUTANT)
         ASYNC_MUTATIONS(ASYNC_MUTANT) COMPRESSION_MUTATIONS(COMPRESSION_MUTANT)
-            ROWS_MUTATIONS(ROWS_MUTANT)};
+            ASYNC_COMPRESSION_MUTATIONS(ASYNC_COMPRESSION_MUTANT) ROWS_MUTATIONS(ROWS_MUTANT)};
 
 static const mutant_t others[] = {
 #define OTHER_MUTANT(name, id, kind) {"mutant_" #name, id, register_##kind},

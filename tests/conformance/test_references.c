@@ -63,6 +63,12 @@ static void the_compressing_store_passes_every_case(void)
     want_all_pass("compressstore", 120);
 }
 
+static void the_asynchronous_compressing_store_passes_every_case(void)
+{
+    KT_OK(register_async_compress("asynccompressstore"));
+    want_all_pass("asynccompressstore", 90);
+}
+
 static const kt_test_t tests[] = {
     KT_TEST(the_reference_with_weights_passes_every_case),
     KT_TEST(the_reference_without_weights_passes_every_case),
@@ -70,6 +76,7 @@ static const kt_test_t tests[] = {
     KT_TEST(the_kits_store_passes_every_case),
     KT_TEST(the_asynchronous_store_passes_every_case),
     KT_TEST(the_compressing_store_passes_every_case),
+    KT_TEST(the_asynchronous_compressing_store_passes_every_case),
 };
 
 KT_MAIN("references", tests)
