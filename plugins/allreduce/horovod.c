@@ -71,8 +71,10 @@ static kvs_status_t horovod_open(void *state, const kvs_open_args_t *args)
                                     &store->scheduler);
     }
     status = kvs_devhost_new(&(kvs_devhost_args_t){.store = store, .run = run}, &store->devices);
-    if (status == KVS_OK && settings.n_workers > 1) {
-        status = open_worker(store, &settings, args);
+    if (status == KVS_OK) {
+        status = settings.n_workers > 1
+                     ? open_worker(store, &settings, args)
+                     : hvd_engine_check_name(kvs_plugin_host->option(args->config, "engine"));
     }
     if (status != KVS_OK) {
         kvs_devhost_free(store->devices);

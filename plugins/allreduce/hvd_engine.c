@@ -281,19 +281,28 @@ static kvs_status_t open_host(carrier_t *c, const hvd_engine_options_t *options,
     return status;
 }
 
+kvs_status_t hvd_engine_check_name(const char *engine)
+{
+    static const char *const names[] = {"auto", "shm", "mpi", "nccl"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (strcmp(engine, names[i]) == 0) {
+            return KVS_OK;
+        }
+    }
+    return kvs_fail(KVS_ERR_ARGUMENT, "engine: \"%s\" is none; accepted are auto, shm, mpi, nccl",
+                    engine);
+}
+
 static kvs_status_t open_engine(carrier_t *c, const hvd_engine_options_t *options)
 {
     bool is_auto = strcmp(options->engine, "auto") == 0;
     bool is_nccl = strcmp(options->engine, "nccl") == 0;
-    kvs_status_t status;
+    kvs_status_t status = hvd_engine_check_name(options->engine);
 
-    if (!is_auto && !is_nccl && strcmp(options->engine, "mpi") != 0 &&
-        strcmp(options->engine, "shm") != 0) {
-        return kvs_fail(KVS_ERR_ARGUMENT,
-                        "engine: \"%s\" is none; accepted are auto, shm, mpi, nccl",
-                        options->engine);
+    if (status == KVS_OK) {
+        status = is_nccl ? open_nccl(c, options) : open_host(c, options, is_auto);
     }
-    status = is_nccl ? open_nccl(c, options) : open_host(c, options, is_auto);
     if (status == KVS_OK) {
         tell_engine(c, !is_auto, is_nccl);
     }

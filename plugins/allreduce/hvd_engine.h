@@ -15,6 +15,9 @@ typedef struct hvd_engine_options {
 
 extern const hvd_engine_t hvd_engine;
 
+/* ERR_ARGUMENT: there is no engine of that name. */
+kvs_status_t hvd_engine_check_name(const char *engine);
+
 /* Carry out an exchange among the members of a party: as in ar_group.h. On the job's thread. */
 kvs_status_t hvd_engine_reduce(hvd_job_t *job, const ar_party_t *party, int reduce,
                                const ar_data_t *data);

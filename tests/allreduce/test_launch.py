@@ -87,6 +87,9 @@ class Engines(unittest.TestCase):
 
     def test_no_such_engine(self):
         self.want_refusal('engine: "gloo" is none; accepted are auto, shm, mpi', KVSTORE_ENGINE="gloo")
+        status, output = run(*ONE_CASE, KVSTORE_ENGINE="gloo")
+        self.assertEqual(status, 1, output)
+        self.assertIn('engine: "gloo" is none; accepted are auto, shm, mpi', output)
 
     def test_no_shared_memory(self):
         self.want_refusal("engine shm: KVSTORE_SHM=0 keeps the workers from sharing memory", KVSTORE_ENGINE="shm",
