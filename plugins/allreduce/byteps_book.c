@@ -110,7 +110,7 @@ static bool grow(byteps_book_t *book)
     return true;
 }
 
-static byteps_place_t *get(byteps_book_t *book, const byteps_header_t *key)
+static byteps_place_t *find(const byteps_book_t *book, const byteps_header_t *key)
 {
     size_t i = hash_of(key->has_name, key->name, key->n_name, key->number) & (book->n_buckets - 1);
     byteps_place_t *place = book->buckets[i];
@@ -118,8 +118,17 @@ static byteps_place_t *get(byteps_book_t *book, const byteps_header_t *key)
     while (place != NULL && !is_of(place, key)) {
         place = place->next;
     }
-    if (place != NULL || (book->n_places >= book->n_buckets && !grow(book))) {
-        return place;
+    return place;
+}
+
+/* NULL: no memory. */
+static byteps_place_t *add(byteps_book_t *book, const byteps_header_t *key)
+{
+    byteps_place_t *place;
+    size_t i;
+
+    if (book->n_places >= book->n_buckets && !grow(book)) {
+        return NULL;
     }
     place = calloc(1, sizeof(*place) + key->n_name + 1);
     if (place == NULL) {
@@ -194,8 +203,15 @@ kvs_status_t byteps_book_place(byteps_book_t *book, const byteps_header_t *key, 
                                uint64_t part_bytes, uint64_t last_bytes,
                                const byteps_place_t **ret_place)
 {
-    byteps_place_t *place = get(book, key);
+    byteps_place_t *place = find(book, key);
 
+    if (place == NULL && book->n_places >= BYTEPS_MAX_KEYS) {
+        return kvs_fail(KVS_ERR_ARGUMENT, "%s is one too many: a store has at most %d keys",
+                        BYTEPS_KEY_TEXT(key), BYTEPS_MAX_KEYS);
+    }
+    if (place == NULL) {
+        place = add(book, key);
+    }
     if (place == NULL || (n_parts > place->n_parts && !make_room(book, place, n_parts))) {
         return kvs_fail(KVS_ERR_NO_MEMORY, "no memory to place a key of %llu parts",
                         (unsigned long long)n_parts);

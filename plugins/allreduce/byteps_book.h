@@ -40,7 +40,7 @@ kvs_status_t byteps_book_set_hosts(byteps_book_t *book, const uint32_t *host_of,
 void byteps_book_release(byteps_book_t *book);
 
 /* The place of the header's key, with at least `n_parts` parts, of `part_bytes` but the last, which has
- * `last_bytes`. ERR_NO_MEMORY. */
+ * `last_bytes`. ERR_NO_MEMORY; ERR_ARGUMENT: there are BYTEPS_MAX_KEYS others. */
 kvs_status_t byteps_book_place(byteps_book_t *book, const byteps_header_t *key, uint64_t n_parts,
                                uint64_t part_bytes, uint64_t last_bytes,
                                const byteps_place_t **ret_place);

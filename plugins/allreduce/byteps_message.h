@@ -15,6 +15,8 @@
 /* A part, the unit of placement and credit, travels as blocks of at most so many bytes. */
 #define BYTEPS_BLOCK_BYTES (256 << 10)
 #define BYTEPS_MAX_NDIM    32
+/* Of a store: workers have a table by id, which a wrong one must not make huge. */
+#define BYTEPS_MAX_KEYS (1 << 20)
 
 typedef enum byteps_kind {
     /* between workers */

@@ -210,7 +210,8 @@ void byteps_worker_message(void *store, kvs_net_message_t *message)
     byteps_worker_t *worker = store;
     byteps_header_t header;
 
-    if (byteps_header_decode(message->header, message->n_header_bytes, &header) != KVS_OK) {
+    if (byteps_header_decode(message->header, message->n_header_bytes, &header) != KVS_OK ||
+        (header.kind == BYTEPS_WANTED && header.id > BYTEPS_MAX_KEYS)) {
         kvs_log(KVS_LOG_WARN, "byteps", "a message from %s is dropped: it is malformed",
                 message->from->label);
         kvs_net_message_release(message);

@@ -13,7 +13,7 @@ bool byteps_make_known(byteps_worker_t *worker, uint64_t id)
     size_t n = worker->n_known == 0 ? 256 : worker->n_known;
     byteps_known_t *grown;
 
-    if (id > UINT32_MAX) {
+    if (id > BYTEPS_MAX_KEYS) {
         return false;
     }
     while (n <= id) {
@@ -259,6 +259,10 @@ static kvs_status_t accept_places(byteps_key_t *key, const byteps_header_t *head
         byteps_depot_read_text(&text, message);
         return kvs_fail(header->status, "%s could not place the key: %s", message->from->label,
                         text.bytes);
+    }
+    if (header->id > BYTEPS_MAX_KEYS) {
+        return kvs_fail(KVS_ERR_PEER, "%s calls the key number %llu; a store has at most %d keys",
+                        message->from->label, (unsigned long long)header->id, BYTEPS_MAX_KEYS);
     }
     if (header->id != 0 && (n == n_targets || n / 2 == n_targets)) {
         list = read_places(key->worker, message, n_targets, n);

@@ -215,7 +215,7 @@ void byteps_key_forget_ask(byteps_key_t *key);
 /* ASK and PLACES. */
 void byteps_take_places(byteps_worker_t *worker, const byteps_header_t *header,
                         const kvs_net_message_t *message);
-/* There is room for what is known by this id; false: no memory. */
+/* There is room for what is known by this id; false: no memory, or no id of an honest peer. */
 bool byteps_make_known(byteps_worker_t *worker, uint64_t id);
 
 /* ---- byteps_news.c ------------------------------------------------------------------------------------ */

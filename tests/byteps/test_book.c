@@ -60,6 +60,25 @@ static void a_key_keeps_its_places_and_gets_more_when_it_grows(void)
     byteps_book_release(&book);
 }
 
+static void a_key_too_many_is_refused_and_those_that_are_there_go_on(void)
+{
+    const byteps_place_t *first, *got = NULL;
+    byteps_header_t more = named("more");
+    byteps_book_t book;
+
+    KT_OK(byteps_book_init(&book, 0, 2));
+    first = place(&book, named("w"), 1, 100);
+    book.n_places = 1048576; /* as if others had come */
+    KT_FAIL(byteps_book_place(&book, &more, 1, 100, 100, &got), KVS_ERR_ARGUMENT,
+            "key 'more' is one too many: a store has at most 1048576 keys");
+    KT_TRUE(got == NULL);
+    KT_TRUE(place(&book, named("w"), 3, 100) == first);
+    KT_INT(first->n_parts, 3);
+    book.n_places = 1048575;
+    KT_INT(place(&book, named("more"), 1, 100)->id, 1048576);
+    byteps_book_release(&book);
+}
+
 /* Workers 0, 1, 2 on one host, 3 on another. */
 static void a_worker_of_each_host_sums_a_part_the_one_with_the_fewest_bytes(void)
 {
@@ -153,6 +172,7 @@ static void another_loss_moves_only_what_that_server_had(void)
 static const kt_test_t tests[] = {
     KT_TEST(a_part_goes_to_the_server_with_the_fewest_bytes),
     KT_TEST(a_key_keeps_its_places_and_gets_more_when_it_grows),
+    KT_TEST(a_key_too_many_is_refused_and_those_that_are_there_go_on),
     KT_TEST(a_worker_of_each_host_sums_a_part_the_one_with_the_fewest_bytes),
     KT_TEST(an_integer_is_another_key_than_its_text),
     KT_TEST(a_hundred_thousand_keys_are_told_apart),
