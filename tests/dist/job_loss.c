@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define LOST_MS 10000 /* far more than the second that it takes */
+#define LOST_MS 20000 /* far more than the seconds that it takes */
 
 /* What waits, a push that the other rank does not join, and what follows fail, naming `who`. */
 static void want_lost(const job_t *job, kvs_event_t *waiting, const char *who)

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FAST "KVSTORE_HEARTBEAT=0.2 KVSTORE_DEAD_AFTER=1"
+#define FAST "KVSTORE_HEARTBEAT=0.2 KVSTORE_DEAD_AFTER=2"
 
 static void open_stores(crew_t *crew)
 {
@@ -108,7 +108,7 @@ static void a_killed_scheduler_ends_servers_and_fails_barriers(void)
         const char *said = crew_hear(&crew.worker[i], "event ended KVS_ERR_PEER: ");
 
         KT_HAS(said, crew.address);
-        KT_HAS(said, "died, or cannot be reached: nothing was heard of it for 1 s");
+        KT_HAS(said, "died, or cannot be reached: nothing was heard of it for 2 s");
         KT_STR(crew_ask(&crew.worker[i], "dead ", "dead 500"), "1");
     }
     KT_INT(crew_wait(&crew.server[0]), 3);

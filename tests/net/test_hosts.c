@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #define OPEN_NET "KVSTORE_INSECURE=1 "
-#define FAST     "KVSTORE_HEARTBEAT=0.2 KVSTORE_DEAD_AFTER=1 "
+#define FAST     "KVSTORE_HEARTBEAT=0.2 KVSTORE_DEAD_AFTER=2 "
 
 static char here[32], there[32]; /* the namespaces */
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define FAST "KVSTORE_HEARTBEAT=0.2 KVSTORE_DEAD_AFTER=1"
+#define FAST "KVSTORE_HEARTBEAT=0.2 KVSTORE_DEAD_AFTER=2"
 
 /* ---- A job ------------------------------------------------------------------------------------- */
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define FAST "KVSTORE_HEARTBEAT=0.2 KVSTORE_DEAD_AFTER=1"
+#define FAST "KVSTORE_HEARTBEAT=0.2 KVSTORE_DEAD_AFTER=2"
 
 typedef struct traffic {
     unsigned long long shm_sent, shm_received, tcp_sent, tcp_received;
