@@ -212,11 +212,18 @@ kvs_status_t hvd_rows_run(hvd_job_t *job, const ar_party_t *party, const hvd_row
                           kvs_status_t *ret_own)
 {
     int self = 0, rank = job == NULL ? 0 : kvs_net_node_rank(hvd_job_node(job));
+    size_t row_bytes = (size_t)kvs_row_elems(&rows->tensor) * (rows->tensor.dtype.bits / 8);
+    size_t id_bytes = sizeof(int64_t);
     kvs_status_t status;
     parts_t parts;
 
     for (int m = 0; m < party->n_members; m++) {
         self = party->members[m] == rank ? m : self;
+    }
+    status = hvd_check_rows(party->members, n_rows, party->n_members, rank, rows->rows.n_rows,
+                            rows->tensor.shape[0], row_bytes > id_bytes ? row_bytes : id_bytes);
+    if (status != KVS_OK) {
+        return status;
     }
     status = make_parts(rows, n_rows, party->n_members, self, &parts);
     if (status == KVS_OK && party->n_members > 1) {

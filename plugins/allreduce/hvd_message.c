@@ -3,6 +3,7 @@
 
 #include <kvstore/allreduce.h>
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -247,6 +248,27 @@ void hvd_go_release(hvd_go_t *go)
     free(go->items);
     free(go->extras);
     *go = (hvd_go_t){0};
+}
+
+kvs_status_t hvd_check_rows(const int *members, const int64_t *n_rows, int n, int rank,
+                            int64_t n_own, int64_t most, size_t row_bytes)
+{
+    int64_t most_of_all = PTRDIFF_MAX / (int64_t)(row_bytes > 0 ? row_bytes : 1) / n;
+
+    for (int m = 0; m < n; m++) {
+        if (n_rows[m] > most || n_rows[m] > most_of_all) {
+            return kvs_fail(KVS_ERR_PEER,
+                            "worker 0 says that worker %d gives %" PRId64 " rows, which cannot be",
+                            members[m], n_rows[m]);
+        }
+        if (members[m] == rank && n_rows[m] != n_own) {
+            return kvs_fail(KVS_ERR_PEER,
+                            "worker 0 says that worker %d gives %" PRId64
+                            " rows, but it gives %" PRId64,
+                            rank, n_rows[m], n_own);
+        }
+    }
+    return KVS_OK;
 }
 
 kvs_status_t hvd_get_no(hvd_view_t *view, hvd_no_t *ret_no)

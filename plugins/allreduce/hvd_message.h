@@ -101,6 +101,10 @@ bool hvd_get_ask(hvd_view_t *view, hvd_ask_t *ret_ask);
 /* ERR_FORMAT, ERR_NO_MEMORY; released by hvd_go_release. */
 kvs_status_t hvd_get_go(hvd_view_t *view, hvd_go_t *ret_go);
 void hvd_go_release(hvd_go_t *go);
+/* Whether worker 0 can be right about the rows of all n members: this one, `rank`, gives `n_own`, none more
+ * than `most`, and all together have a size. ERR_PEER. */
+kvs_status_t hvd_check_rows(const int *members, const int64_t *n_rows, int n, int rank,
+                            int64_t n_own, int64_t most, size_t row_bytes);
 kvs_status_t hvd_get_no(hvd_view_t *view, hvd_no_t *ret_no);
 void hvd_no_release(hvd_no_t *no);
 

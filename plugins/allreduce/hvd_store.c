@@ -501,10 +501,17 @@ static kvs_status_t run_gather(hvd_pending_t *pending, hvd_job_t *job, const ar_
                                const int64_t *extra)
 {
     gather_t *gather = (gather_t *)pending;
+    int rank = kvs_net_node_rank(hvd_job_node(job));
+    size_t row_bytes = (size_t)kvs_row_elems(gather->value) * (gather->value->dtype.bits / 8);
+    kvs_status_t status = hvd_check_rows(party->members, extra, party->n_members, rank,
+                                         gather->value->shape[0], INT64_MAX, row_bytes);
+
+    if (status != KVS_OK) {
+        return status;
+    }
     int64_t *n = calloc((size_t)party->n_members, sizeof(*n)), n_rows = 0;
     void **at = calloc((size_t)party->n_members, sizeof(*at));
     uint32_t number = party->number;
-    kvs_status_t status = KVS_OK;
     bool fits;
 
     for (int m = 0; m < party->n_members; m++) {
@@ -514,7 +521,7 @@ static kvs_status_t run_gather(hvd_pending_t *pending, hvd_job_t *job, const ar_
     if (n == NULL || at == NULL) {
         status = kvs_fail(KVS_ERR_NO_MEMORY, "no memory for an allgather");
     } else {
-        place_parts(gather, party, kvs_net_node_rank(hvd_job_node(job)), extra, fits, n, at);
+        place_parts(gather, party, rank, extra, fits, n, at);
         status = hvd_gather_run(job, party, &number, pending->dtype, n, at);
     }
     if (status == KVS_OK && !fits) {

@@ -109,11 +109,27 @@ static void members_are_ranks_in_order_with_rows(void)
     KT_FAIL(go(0, 1, -8, &message), KVS_ERR_FORMAT, "malformed");
 }
 
+static void rows_that_cannot_be_are_refused(void)
+{
+    const int members[] = {0, 2, 3};
+    int64_t n_rows[] = {4, 0, 10};
+
+    KT_OK(hvd_check_rows(members, n_rows, 3, 2, 0, 10, 40));
+    KT_OK(hvd_check_rows(members, n_rows, 3, 1, 7, 10, 0)); /* of others only */
+    KT_FAIL(hvd_check_rows(members, n_rows, 3, 3, 9, 10, 40), KVS_ERR_PEER,
+            "worker 0 says that worker 3 gives 10 rows, but it gives 9");
+    KT_FAIL(hvd_check_rows(members, n_rows, 3, 0, 4, 9, 40), KVS_ERR_PEER,
+            "worker 0 says that worker 3 gives 10 rows, which cannot be");
+    n_rows[1] = INT64_MAX / 100; /* more than 100 bytes each can be of three */
+    KT_FAIL(hvd_check_rows(members, n_rows, 3, 0, 4, INT64_MAX, 100), KVS_ERR_PEER, "worker 2");
+    n_rows[1] = INT64_MAX;
+    KT_FAIL(hvd_check_rows(members, n_rows, 3, 0, 4, INT64_MAX, 0), KVS_ERR_PEER, "worker 2");
+}
+
 static const kt_test_t tests[] = {
-    KT_TEST(what_is_asked_survives_the_way),
-    KT_TEST(nobody_asks_with_less_than_no_rows),
-    KT_TEST(an_exchange_survives_the_way),
-    KT_TEST(members_are_ranks_in_order_with_rows),
+    KT_TEST(what_is_asked_survives_the_way),  KT_TEST(nobody_asks_with_less_than_no_rows),
+    KT_TEST(an_exchange_survives_the_way),    KT_TEST(members_are_ranks_in_order_with_rows),
+    KT_TEST(rows_that_cannot_be_are_refused),
 };
 
 KT_MAIN("message", tests)
