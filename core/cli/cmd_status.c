@@ -186,6 +186,31 @@ static int is_of_job(const char *text, const char *job)
            (strncmp(text, "job ", 4) == 0 && strncmp(text + 4, job, n) == 0 && text[4 + n] == ':');
 }
 
+/* Nothing more is read: what was said stands in `text`. */
+static void end(answer_t *answer)
+{
+    if (answer->out != NULL) {
+        fclose(answer->out);
+    }
+}
+
+/* The job whose scheduler says that it is at the address, or NULL; the caller frees it. */
+static char *job_at(const answer_t *answers, size_t n, const char *address)
+{
+    for (size_t i = 0; i < n; i++) {
+        const char *text = answers[i].text;
+        const char *id_end = text == NULL ? NULL : strstr(text, ": scheduler ");
+        size_t n_line = text == NULL ? 0 : strcspn(text, "\n"), n_address = strlen(address);
+
+        if (id_end != NULL && strncmp(text, "job ", 4) == 0 && n_line > n_address + 4 &&
+            strncmp(text + n_line - n_address - 4, " at ", 4) == 0 &&
+            strncmp(text + n_line - n_address, address, n_address) == 0) {
+            return strndup(text + 4, (size_t)(id_end - text) - 4);
+        }
+    }
+    return NULL;
+}
+
 /* Shows what is of the job; gives how many texts that were. Who was not heard is named. */
 static size_t show(answer_t *answer, const char *job)
 {
@@ -194,7 +219,6 @@ static size_t show(answer_t *answer, const char *job)
     if (answer->out == NULL) {
         return 0;
     }
-    fclose(answer->out);
     if (answer->fd >= 0) {
         fflush(stdout);
         fprintf(
@@ -210,8 +234,8 @@ static size_t show(answer_t *answer, const char *job)
     return n_shown;
 }
 
-/* -1: no memory. */
-static int ask_all(const names_t *names, const char *job, size_t *ret_n_shown)
+/* The address, if there is one, says which job. -1: no memory. */
+static int ask_all(const names_t *names, const char *job, const char *address, size_t *ret_n_shown)
 {
     answer_t *answers = calloc(names->n + 1, sizeof(*answers));
     struct pollfd *items = calloc(names->n + 1, sizeof(*items));
@@ -223,8 +247,14 @@ static int ask_all(const names_t *names, const char *job, size_t *ret_n_shown)
         }
         wait_for_all(answers, items, names->n);
         for (size_t i = 0; i < names->n; i++) {
-            *ret_n_shown += show(&answers[i], job);
+            end(&answers[i]);
         }
+        char *found = address == NULL ? NULL : job_at(answers, names->n, address);
+
+        for (size_t i = 0; i < names->n; i++) {
+            *ret_n_shown += show(&answers[i], address == NULL ? job : found == NULL ? "" : found);
+        }
+        free(found);
     }
     free(answers);
     free(items);
@@ -235,7 +265,7 @@ int cmd_status(int argc, char **argv)
 {
     static const struct option options[] = {{"job", required_argument, NULL, 'j'},
                                             {NULL, 0, NULL, 0}};
-    const char *job = NULL;
+    const char *job = NULL, *address = NULL;
     names_t names = {NULL, 0};
     size_t n_shown = 0;
     int option;
@@ -248,6 +278,10 @@ int cmd_status(int argc, char **argv)
         }
         job = optarg;
     }
+    address = optind < argc ? argv[optind++] : NULL;
+    if (address != NULL && job != NULL) {
+        return cli_usage_error(argv[0], "--job and an address: one of them says which job");
+    }
     if (optind < argc) {
         return cli_usage_error(argv[0], "\"%s\" is one argument too many", argv[optind]);
     }
@@ -255,14 +289,19 @@ int cmd_status(int argc, char **argv)
         fprintf(stderr, "kvstore status: /proc/net/unix: %s\n", strerror(errno));
         return 1;
     }
-    if (ask_all(&names, job, &n_shown) != 0) {
+    if (ask_all(&names, job, address, &n_shown) != 0) {
         fprintf(stderr, "kvstore status: no memory\n");
     }
     for (size_t i = 0; i < names.n; i++) {
         free(names.list[i]);
     }
     free(names.list);
-    if (n_shown == 0) {
+    if (n_shown == 0 && address != NULL) {
+        fprintf(stderr,
+                "kvstore status: no scheduler at %s runs on this host for this user; without an "
+                "address all that do are shown\n",
+                address);
+    } else if (n_shown == 0) {
         fprintf(
             stderr,
             "kvstore status: no scheduler or server of %s%s%s runs on this host for this user\n",

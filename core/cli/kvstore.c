@@ -141,7 +141,7 @@ static const command_t commands[] = {
      "\n"
      "The exit status is 0 if all workers left in good order.\n",
      cmd_scheduler},
-    {"status", "[--job ID]", "what schedulers and servers on this host say of themselves",
+    {"status", "[HOST:PORT | --job ID]", "what schedulers and servers on this host say of themselves",
      "Asks every scheduler and server of dist and byteps that this user runs on this host, be it\n"
      "in a process of its own or in a worker's. A scheduler names all processes of its job, on\n"
      "whatever host, and says which are gone. A server prints its job and workers, of each store\n"
@@ -150,6 +150,7 @@ static const command_t commands[] = {
      "\n"
      "Nobody is waited for longer than two seconds: who is busy is named.\n"
      "\n"
+     "  HOST:PORT  only the job whose scheduler is at this address, as the scheduler prints it\n"
      "  --job ID   only the job of this name (KVSTORE_JOB_ID)\n"
      "\n"
      "The exit status is 1 if nobody has answered.\n",

@@ -6,17 +6,25 @@
 #include <stdlib.h>
 
 /* What the command prints; its exit status. */
-static int run_status(const char *job_id, char *text, size_t n_bytes)
+static int run_status(const char *arguments, char *text, size_t n_bytes)
 {
     char command[512];
     FILE *out;
     size_t n;
 
-    snprintf(command, sizeof(command), "%s status --job %s 2>&1", getenv("KVSTORE"), job_id);
+    snprintf(command, sizeof(command), "%s status %s 2>&1", getenv("KVSTORE"), arguments);
     out = popen(command, "r");
     n = out == NULL ? 0 : fread(text, 1, n_bytes - 1, out);
     text[n] = '\0';
     return out == NULL ? -1 : pclose(out);
+}
+
+static const char *arguments_of_this_job(void)
+{
+    static char arguments[256];
+
+    snprintf(arguments, sizeof(arguments), "--job %s", getenv("KVSTORE_JOB_ID"));
+    return arguments;
 }
 
 static int has(const char *text, const char *part)
@@ -44,7 +52,7 @@ static void a_round_that_waits_is_shown(void)
 
         /* a pull of another key comes behind it */
         KT_OK(job_pull(&job, kvs_key_str("fc.bias"), &out));
-        KT_INT(run_status(getenv("KVSTORE_JOB_ID"), text, sizeof(text)), 0);
+        KT_INT(run_status(arguments_of_this_job(), text, sizeof(text)), 0);
         KT_TRUE(has(text, ": server 0 (host "));
         KT_TRUE(has(text, "of 1 servers and 2 workers"));
         KT_TRUE(has(text, "store 2, synchronous: keys 2, values 0.0 MB"));
@@ -75,7 +83,7 @@ static void a_server_that_is_stopped_is_named_and_the_others_are_shown(void)
     char line[128];
 
     job_stop_process(pid);
-    KT_INT(run_status(getenv("KVSTORE_JOB_ID"), text, sizeof(text)), 0);
+    KT_INT(run_status(arguments_of_this_job(), text, sizeof(text)), 0);
     KT_TRUE(pid > 0 && kill(pid, SIGCONT) == 0);
     snprintf(line, sizeof(line), "kvstore status: process %d has not answered within 2 s", pid);
     KT_TRUE(has(text, line));
@@ -89,8 +97,31 @@ static void a_job_that_is_not_there_is_an_error(void)
     static char text[1 << 12];
     job_t job = job_open(NULL, 0);
 
-    KT_TRUE(run_status("no-such-job", text, sizeof(text)) != 0);
+    KT_TRUE(run_status("--job no-such-job", text, sizeof(text)) != 0);
     KT_TRUE(has(text, "no scheduler or server of job 'no-such-job' runs on this host"));
+    job_close(&job);
+}
+
+static void an_address_says_which_job(void)
+{
+    static char text[1 << 16];
+    job_t job = job_open(NULL, 0);
+    char address[128] = "", mine[256];
+
+    KT_INT(run_status(arguments_of_this_job(), text, sizeof(text)), 0);
+    const char *line = strstr(text, ": scheduler (");
+
+    KT_TRUE(line != NULL && sscanf(line, ": scheduler (%*[^)]) at %127s", address) == 1);
+    KT_INT(run_status(address, text, sizeof(text)), 0);
+    snprintf(mine, sizeof(mine), "job %s: scheduler ", getenv("KVSTORE_JOB_ID"));
+    KT_TRUE(has(text, mine));
+    snprintf(mine, sizeof(mine), "job %s: server 0 ", getenv("KVSTORE_JOB_ID"));
+    KT_TRUE(has(text, mine));
+    KT_TRUE(run_status("127.0.0.1:1", text, sizeof(text)) != 0);
+    KT_TRUE(has(text, "no scheduler at 127.0.0.1:1 runs on this host"));
+    snprintf(mine, sizeof(mine), "%s --job x", address);
+    KT_TRUE(run_status(mine, text, sizeof(text)) != 0);
+    KT_TRUE(has(text, "--job and an address: one of them says which job"));
     job_close(&job);
 }
 
@@ -140,6 +171,7 @@ static const kt_test_t tests[] = {
     KT_TEST(a_round_that_waits_is_shown),
     KT_TEST(a_server_that_is_stopped_is_named_and_the_others_are_shown),
     KT_TEST(a_job_that_is_not_there_is_an_error),
+    KT_TEST(an_address_says_which_job),
     KT_TEST(a_profile_of_the_servers_is_written),
 };
 
