@@ -344,7 +344,8 @@ static kvs_status_t begin(kvs_devhost_t *host, kvs_op_t *real, int is_on_devices
         lane_drain(&host->in);
         status = run_staged(op);
     }
-    if (status != KVS_OK) {
+    if (status != KVS_OK) { /* what is queued may need its memory for a while */
+        (void)take_real(op);
         kvs_devhost_drop(op);
     }
     return status;

@@ -588,21 +588,38 @@ static void *let_go(void *stream)
     return NULL;
 }
 
+/* Memory that waits for this stream is all that a call lacks: it waits, too. */
+static void want_wait_for(kvs_store_t *store, CUstream held, int n_given)
+{
+    int64_t n = 240001;
+    kvs_tensor_t value = array_of(1, &n, 7);
+    pthread_t thread;
+
+    driver.reset_counts();
+    pthread_create(&thread, NULL, let_go, held);
+    kvs_event_t *event = begin(store, 2, &value, 1, &value, 1);
+
+    pthread_join(thread, NULL);
+    answer(op_at(n_given));
+    KT_OK(finish(event));
+    KT_INT(n_others(&value, 14), 0);
+    pretend_free(&value, 0);
+}
+
 /* An out of a pull that has ended waits in host memory for its stream. */
 static void memory_of_calls_that_have_ended_is_waited_for(void)
 {
-    int64_t n = 500001, n_half = 240001;
+    int64_t n = 500001;
     kvs_key_t key = kvs_key_int(1);
     kvs_event_t *event = NULL;
     kvs_call_t call = KVS_CALL_INIT;
-    pthread_t thread;
 
     if (getenv("KVSTORE_DOUBLE_PINNED") == NULL) {
         return;
     }
     kvs_store_t *store = open_store("early");
     CUstream held = pretend_stream(0);
-    kvs_tensor_t pulled = array_of(0, &n, 0), value = array_of(1, &n_half, 7);
+    kvs_tensor_t pulled = array_of(0, &n, 0);
     kvs_arrays_t out = pretend_list(&pulled, 1);
 
     pulled.stream = (int64_t)(intptr_t)held;
@@ -616,16 +633,33 @@ static void memory_of_calls_that_have_ended_is_waited_for(void)
     }
     kvs_devhost_complete(op, KVS_OK);
     KT_OK(finish(event));
-    driver.reset_counts();
-    pthread_create(&thread, NULL, let_go, held);
-    event = begin(store, 2, &value, 1, &value, 1);
-    pthread_join(thread, NULL);
-    answer(op_at(1));
-    KT_OK(finish(event));
-    KT_INT(n_others(&value, 14), 0);
+    want_wait_for(store, held, 1);
     pretend_sync(0, held);
     KT_INT(n_others(&pulled, 9), 0);
     pretend_free(&pulled, 0);
+    KT_OK(kvs_store_close(store));
+}
+
+/* There was memory for a value, whose copy waits for its stream, but none for the out. */
+static void memory_of_calls_that_have_failed_is_waited_for(void)
+{
+    int64_t n = 500001;
+    kvs_key_t key = kvs_key_int(1);
+
+    if (getenv("KVSTORE_DOUBLE_PINNED") == NULL) {
+        return;
+    }
+    kvs_store_t *store = open_store("early");
+    CUstream held = pretend_stream(0);
+    kvs_tensor_t value = array_of(0, &n, 1);
+    kvs_arrays_t list = pretend_list(&value, 1);
+
+    value.stream = (int64_t)(intptr_t)held;
+    driver.hold(held, 1);
+    KT_FAIL(kvs_store_pushpull(store, &key, 1, &list, &list, NULL), KVS_ERR_NO_MEMORY,
+            "no 2000004 bytes of pinned host memory");
+    want_wait_for(store, held, 0);
+    pretend_sync(0, held);
     pretend_free(&value, 0);
     KT_OK(kvs_store_close(store));
 }
@@ -643,6 +677,7 @@ int main(int argc, char **argv)
         KT_TEST(a_cancel_ends_what_waits_for_a_device),
         KT_TEST(without_pinned_memory_the_call_fails_and_others_work),
         KT_TEST(memory_of_calls_that_have_ended_is_waited_for),
+        KT_TEST(memory_of_calls_that_have_failed_is_waited_for),
         KT_TEST(a_device_that_is_lost_on_the_way_fails_the_call_and_no_other), /* for good */
     };
 
