@@ -78,7 +78,7 @@ typedef struct kvs_devhost_out {
 struct kvs_devhost_op {
     kvs_op_t op; /* first: what the backend is given */
     kvs_devhost_t *host;
-    kvs_op_t *real;                 /* NULL: it has ended for the core */
+    kvs_op_t *real;                 /* NULL: it has ended; written under the host's lock */
     const kvs_provider_t *provider; /* NULL: there are no arrays on devices */
     uint32_t is_consumed;           /* the core knows */
     uint32_t is_early;              /* the backend is given it before its values are there */
@@ -164,10 +164,10 @@ void kvs_devhost_stop_watching(kvs_devhost_t *host);
 void kvs_devhost_watch(kvs_devhost_op_t *op, int tells);
 /* The operation has ended, or is stuck. */
 void kvs_devhost_note_ending_locked(kvs_devhost_op_t *op);
-/* Operations whose memory has come back. Seen before memory is asked for, */
+/* Operations whose memory has come back so far. */
 uint64_t kvs_devhost_n_returned(kvs_devhost_t *host);
-/* wait, where there was none, until more has come back or nothing that has ended keeps any; gives whether
- * more has. */
+/* There was no memory, asked for after `seen` had come back: wait until more has, or nothing that has ended
+ * keeps any. Gives whether more has. */
 int kvs_devhost_await_memory(kvs_devhost_t *host, uint64_t seen);
 /* Wait until the values are in host memory, or the outs on their devices; or for the failure of that. */
 kvs_status_t kvs_devhost_await_values(kvs_devhost_op_t *op);
