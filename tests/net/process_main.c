@@ -4,6 +4,7 @@
  * tell it: "wake", "tick N" and "stop". */
 #include "kt.h"
 #include "say.h"
+#include "threads.h"
 
 #include <kvstore/process.h>
 
@@ -244,25 +245,13 @@ static bool may_join(void)
 #endif
 }
 
-/* AddressSanitizer lets it have no memory for ever, if another thread was just getting some at the fork. */
-static bool may_allocate(void)
-{
-#if defined(__SANITIZE_ADDRESS__)
-    return false;
-#elif defined(__has_feature)
-    return !__has_feature(address_sanitizer);
-#else
-    return true;
-#endif
-}
-
 /* In a forked child: joining fails or goes well for reasons of the child alone. */
 static int join_in_child(void)
 {
     kvs_net_settings_t own = KVS_NET_SETTINGS_INIT;
     kvs_net_process_t *joined;
 
-    if (!may_allocate()) {
+    if (!kt_child_may_allocate()) {
         return 0;
     }
     alarm(CHILD_SECS);

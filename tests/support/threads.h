@@ -32,6 +32,18 @@ int64_t kt_deadline(void);
 /* Look again and again until `is_so(arg)`, where nothing can be waited for. */
 void kt_until(bool (*is_so)(void *arg), void *arg, const char *what);
 
+/* Whether a forked child may allocate while other threads do: AddressSanitizer's locks stay as they were. */
+static inline bool kt_child_may_allocate(void)
+{
+#if defined(__SANITIZE_ADDRESS__)
+    return false;
+#elif defined(__has_feature)
+    return !__has_feature(address_sanitizer);
+#else
+    return true;
+#endif
+}
+
 /* Wait for a child process. Gives its exit status, or 128 + the signal that ended it. */
 int kt_wait_child(int pid);
 
