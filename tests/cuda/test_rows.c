@@ -739,8 +739,8 @@ static void try_order(const int64_t *shape)
 
 static void rows_are_read_after_their_streams_and_written_before_they_go_on(void)
 {
-    if (getenv("KVSTORE_TEST_NO_ROWS") != NULL) {
-        return; /* what goes through the host waits */
+    if (getenv("KVSTORE_TEST_NO_ROWS") != NULL || getenv("KVSTORE_TEST_NO_POOLS") != NULL) {
+        return; /* what goes through the host waits, and what gives memory back to the driver */
     }
     try_order(small_shape);
     try_order(big_shape);

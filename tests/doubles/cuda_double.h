@@ -77,6 +77,8 @@ typedef struct double_work {
 
 /* Append to a stream (a handle, or 0, 1, 2) a copy of *work. */
 CUresult double_enqueue(CUstream stream, const double_work_t *work);
+/* Wait until all work that the device's streams have by now is done. */
+void double_await_device_locked(int device);
 void double_streams_start(void);
 
 #endif

@@ -119,6 +119,7 @@ DOUBLE_API CUresult cuMemFree_v2(CUdeviceptr data)
         return CUDA_SUCCESS;
     }
     pthread_mutex_lock(&double_lock);
+    double_await_device_locked(double_device_of(block)); /* as the driver does: work may still use it */
     double_free_locked(block);
     pthread_mutex_unlock(&double_lock);
     return CUDA_SUCCESS;

@@ -299,6 +299,25 @@ static CUresult wait_until_idle(CUstream handle)
     return failed ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
 }
 
+static int has_work_locked(const struct CUstream_st *stream, int device, uint64_t up_to)
+{
+    for (; stream != NULL; stream = stream->next) {
+        if (stream->device == device && stream->first != NULL && stream->first->sequence <= up_to) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+void double_await_device_locked(int device)
+{
+    uint64_t up_to = n_enqueued;
+
+    while (has_work_locked(streams, device, up_to) || has_work_locked(defaults, device, up_to)) {
+        pthread_cond_wait(&changed, &double_lock);
+    }
+}
+
 DOUBLE_API CUresult cuStreamSynchronize(CUstream stream)
 {
     return wait_until_idle(stream);
