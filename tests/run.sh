@@ -159,6 +159,20 @@ count_results() {
     ' "$1"
 }
 
+# Each failed test of a log of ctest again, with the end of what it said: the whole log is long.
+show_failures() {
+    awk -v most=30 '
+        function flush(i) {
+            for (i = n > most ? n - most + 1 : 1; i <= n; i++) print "    " lines[i]
+            shown = n = 0
+        }
+        /^ *[0-9]+\/[0-9]+ Test +#[0-9]+: / || /^ +Start +[0-9]+: / || / tests passed, / { flush() }
+        shown { lines[++n] = $0 }
+        /^ *[0-9]+\/[0-9]+ Test +#[0-9]+: .*\*\*\*/ && !/\*\*\*(Skipped|Not Run)/ { print; shown = 1 }
+        END { flush() }
+    ' "$1"
+}
+
 # What the suites labelled packages install. Where there are no tools for it, they are skipped.
 build_packages() {
     if ! command -v dpkg-shlibdeps >/dev/null; then
@@ -204,6 +218,12 @@ run() {
         # shellcheck disable=SC2046 # three numbers
         set -- $(count_results "$dir/ctest.log")
         passed=$1 failed=$2 skipped=$3
+        if [ "$failed" -gt 0 ]; then
+            failures="$failures
+$name:
+$(show_failures "$dir/ctest.log")
+"
+        fi
         if [ "$(cat "$dir/ctest.status")" -ne 0 ] && [ "$failed" -eq 0 ]; then
             failed=1 note="  ctest failed"
         fi
@@ -257,7 +277,7 @@ esac
 
 exec </dev/null
 root=$(CDPATH='' cd -- "$(dirname "$0")/.." && pwd) || exit 2
-all_passed=0 all_failed=0 all_skipped=0 report=
+all_passed=0 all_failed=0 all_skipped=0 report= failures=
 begun=$(now)
 
 install_missing || {
@@ -281,6 +301,7 @@ run asan 'clang, ASan and UBSan' build-asan clang "-LE ^(big|nosan$heavy)\$" "$@
 run tsan 'gcc, TSan' build-tsan gcc "-L ^concurrent\$ -LE ^(nosan$heavy)\$" "$@" \
     -DKVS_SANITIZE=thread -DCMAKE_C_FLAGS=-Wno-error=maybe-uninitialized
 
+[ -z "$failures" ] || printf '\n== what failed\n%s' "$failures"
 printf '\n%-7s%9s%9s%8s%8s%8s%8s\n' '' 'build' 'tests' 'suites' 'passed' 'failed' 'skipped'
 printf '%s' "$report"
 printf 'minutes: set-up %s, all %s\n' "$(minutes $setup_seconds)" \
