@@ -110,14 +110,17 @@ static void a_full_device_is_an_error_and_the_key_is_as_before(void)
     KT_OK(kvs_store_close(store));
 }
 
-/* An array that leaves 300,000 bytes of the device. */
-static kvs_tensor_t take_the_rest(int device, int64_t *ret_n)
+/* An array that leaves 300,000 bytes of the device on which the other one is. */
+static kvs_tensor_t take_the_rest(const kvs_tensor_t *other, int64_t *ret_n)
 {
     kvs_device_info_t info = {.size = sizeof(info)};
+    float first; /* behind what the device still has to free */
 
-    KT_OK(kvs_device_info((kvs_device_t){KVS_DEVICE_CUDA, device}, &info));
+    KT_OK(kvs_device_copy((kvs_device_t){KVS_DEVICE_CPU, 0}, &first, other->device, other->data,
+                          sizeof(first)));
+    KT_OK(kvs_device_info(other->device, &info));
     *ret_n = ((int64_t)info.free_bytes - 300000) / 4;
-    return pretend_array(device, KVS_DTYPE_float32, ret_n, NULL, 0);
+    return pretend_array(other->device.id, KVS_DTYPE_float32, ret_n, NULL, 0);
 }
 
 /* 1000 rows of 250, on both devices if there are two. The sum of two gradients that list 600 of them has no room on the
@@ -157,7 +160,7 @@ static void a_device_that_is_full_of_rows_is_an_error_and_the_key_is_as_before(v
     KT_OK(kvs_store_push(store, &key, 1, &both, NULL));
     KT_OK(kvs_store_row_sparse_pull(store, &key, 1, &outs, &row_ids, NULL));
     before = numbers[1];
-    hog = take_the_rest(last, &n_hog);
+    hog = take_the_rest(&values[1], &n_hog);
     KT_FAIL(kvs_store_push(store, &key, 1, &both, NULL), KVS_ERR_NO_MEMORY,
             last == 0 ? "key 4: device cuda(0): no memory for 600000 bytes"
                       : "key 4: device cuda(1): no memory for 338000 bytes");
