@@ -54,7 +54,8 @@ static void end_records(kvs_net_node_t *node, net_record_t *record, kvs_status_t
     }
 }
 
-/* ZeroMQ's, on any thread: it has read a body for the last time. */
+/* ZeroMQ's, on any thread: it has read a body for the last time. With the lock, as the I/O thread may end
+ * the record at once, be it the last one, and close waits for the lock before it frees the node. */
 static void let_go(void *data, void *hint)
 {
     net_record_t *record = hint;
@@ -64,11 +65,13 @@ static void let_go(void *data, void *hint)
     if (!net_record_drop(record)) {
         return;
     }
+    pthread_mutex_lock(&node->lock);
     record->next = atomic_load_explicit(&node->finished, memory_order_relaxed);
     while (!atomic_compare_exchange_weak_explicit(&node->finished, &record->next, record,
                                                   memory_order_release, memory_order_relaxed)) {
     }
     net_node_ring(node);
+    pthread_mutex_unlock(&node->lock);
 }
 
 void net_lane_end_finished(kvs_net_node_t *node)

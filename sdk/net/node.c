@@ -465,6 +465,8 @@ kvs_status_t kvs_net_node_close(kvs_net_node_t *node, int64_t timeout_ms)
     pthread_mutex_unlock(&node->lock);
     net_wake_ring(node->wake_fd);
     pthread_join(node->thread, NULL);
+    pthread_mutex_lock(&node->lock); /* ZeroMQ's thread has rung for the last record, see let_go */
+    pthread_mutex_unlock(&node->lock);
     status = node->close_status == KVS_OK
                  ? KVS_OK
                  : kvs_fail(node->close_status, "%s",
