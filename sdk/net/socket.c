@@ -76,8 +76,14 @@ static bool set_common(void *socket, const net_socket_options_t *options)
     return set_int(socket, ZMQ_LINGER, 0) && set_int(socket, ZMQ_IPV6, 1) &&
            set_int(socket, ZMQ_SNDHWM, 0) && set_int(socket, ZMQ_RCVHWM, MAX_WAITING) &&
            zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &max, sizeof(max)) == 0 &&
-           set_int(socket, ZMQ_HANDSHAKE_IVL, options->dead_after_ms) &&
-           set_int(socket, ZMQ_HEARTBEAT_IVL, options->heartbeat_ms) &&
+           set_int(socket, ZMQ_HANDSHAKE_IVL, options->dead_after_ms);
+}
+
+/* Only whoever has connected looks whether the other side is there. Of a listener's connections one may be
+ * full of what waits when its peer goes: ZeroMQ would abort at its next heartbeat. */
+static bool set_heartbeat(void *socket, const net_socket_options_t *options)
+{
+    return set_int(socket, ZMQ_HEARTBEAT_IVL, options->heartbeat_ms) &&
            set_int(socket, ZMQ_HEARTBEAT_TIMEOUT, options->dead_after_ms);
 }
 
@@ -172,7 +178,7 @@ kvs_status_t net_connector_open(net_context_t *context, const char *host, int po
         return status;
     }
     endpoint_of(endpoint, sizeof(endpoint), host, port);
-    if (!set_int(socket, ZMQ_RECONNECT_IVL, RECONNECT_MS) ||
+    if (!set_heartbeat(socket, options) || !set_int(socket, ZMQ_RECONNECT_IVL, RECONNECT_MS) ||
         !set_int(socket, ZMQ_RECONNECT_IVL_MAX, MAX_RECONNECT_MS) ||
         zmq_connect(socket, endpoint) != 0) {
         int cause = errno;

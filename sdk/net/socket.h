@@ -23,7 +23,7 @@ typedef struct net_route {
 
 typedef struct net_socket_options {
     uint64_t max_frame_bytes; /* a connection that sends more is closed */
-    int64_t heartbeat_ms; /* of the connection; one that is silent for dead_after_ms is made anew */
+    int64_t heartbeat_ms; /* of connectors; a connection silent for dead_after_ms is made anew */
     int64_t dead_after_ms;
 } net_socket_options_t;
 

@@ -5,6 +5,7 @@
 
 #include "node.h"
 
+#include <poll.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -494,6 +495,38 @@ static void what_is_left_at_the_deadline_is_cancelled(void)
     crowd_close(&crowd);
 }
 
+/* More than ZeroMQ takes of one connection waits while its peer goes, for longer than a heartbeat. */
+static void a_peer_that_goes_while_much_of_it_waits_harms_nobody(void)
+{
+    enum { N = 6000 };
+    static uint8_t body[10000];
+    kvs_net_send_t send = message_of("h", 1, body, sizeof(body));
+    pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+    crowd_t crowd;
+
+    crowd_init(&crowd, 2, 1);
+    crowd.settings.window_bytes = 2 * N * sizeof(body);
+    crowd_open(&crowd);
+    crowd.server[0].arg = &gate;
+    crowd.server[0].message = wait_at_gate;
+    pthread_mutex_lock(&gate);
+    for (int i = 0; i < N; i++) {
+        KT_OK(kvs_net_send(crowd.worker[0].node, crowd_peer(&crowd.worker[0], KVS_NET_SERVER, 0),
+                           &send));
+    }
+    KT_FAIL(kvs_net_node_close(crowd.worker[0].node, 50), KVS_ERR_TIMEOUT,
+            "closed before server 0 (host ");
+    crowd.worker[0].node = NULL;
+    poll(NULL, 0, 3 * (int)crowd.settings.heartbeat_ms); /* there is nothing else to wait for */
+    pthread_mutex_unlock(&gate);
+    crowd.server[0].message = NULL;
+    KT_OK(
+        kvs_net_send(crowd.worker[1].node, crowd_peer(&crowd.worker[1], KVS_NET_SERVER, 0), &send));
+    KT_OK(kvs_net_node_close(crowd.worker[1].node, 10000)); /* which has been received */
+    crowd.worker[1].node = NULL;
+    crowd_close(&crowd);
+}
+
 static void declare_dead(void *node)
 {
     net_node_end(node, KVS_ERR_PEER, "declared dead");
@@ -631,6 +664,7 @@ static const kt_test_t tests[] = {
     KT_TEST(closing_waits_until_all_is_received),
     KT_TEST(what_a_leaving_peer_did_not_receive_ends_with_an_error),
     KT_TEST(what_is_left_at_the_deadline_is_cancelled),
+    KT_TEST(a_peer_that_goes_while_much_of_it_waits_harms_nobody),
     KT_TEST(what_a_node_declared_dead_has_sent_ends_with_an_error),
     KT_TEST(callbacks_cannot_wait_and_calls_run_on_their_thread),
     KT_TEST(a_call_can_be_waited_for_with_all_that_came_before),
