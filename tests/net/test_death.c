@@ -210,9 +210,20 @@ static void a_killed_host_of_the_embedded_roles_is_noticed(void)
 
 /* ---- Before everyone is there ----------------------------------------------------------------- */
 
-static bool has_answer(void *arg)
+typedef struct asking {
+    crew_hand_t *hand;
+    const char *part;
+    bool refused;
+} asking_t;
+
+/* What it has heard of the scheduler by now: it waits with `part` of the others, or was refused. */
+static bool has_heard(void *arg)
 {
-    return crew_has_heard(arg, "ready ");
+    asking_t *asking = arg;
+    const char *said = crew_ask(asking->hand, "ready ", "ready 100");
+
+    asking->refused = strstr(said, "is there already") != NULL;
+    return asking->refused || strstr(said, asking->part) != NULL;
 }
 
 /* Start a worker 0 until the place of the one that was killed is free. */
@@ -220,19 +231,17 @@ static void start_until_admitted(crew_t *crew)
 {
     time_t deadline =
         time(NULL) + 30; /* the first is only dead when nothing has been heard of it */
-    bool refused = true;
+    asking_t asking = {&crew->worker[0], "1 of 1 worker", true};
 
-    while (refused && time(NULL) < deadline) {
+    while (asking.refused && time(NULL) < deadline) {
         crew_start(&crew->worker[0], "worker 0", crew_environment(crew, "worker", 0));
         crew_say(&crew->worker[0], "open");
-        crew_say(&crew->worker[0], "ready 300");
-        kt_until(has_answer, &crew->worker[0], "an answer");
-        refused = strstr(crew_hear(&crew->worker[0], "ready "), "is there already") != NULL;
-        if (refused) {
+        kt_until(has_heard, &asking, "an answer of the scheduler");
+        if (asking.refused) {
             quit(&crew->worker[0]);
         }
     }
-    KT_TRUE(!refused);
+    KT_TRUE(!asking.refused);
 }
 
 static void a_worker_killed_while_it_waits_may_be_started_again(void)
@@ -257,6 +266,7 @@ static void a_worker_killed_while_it_waits_may_be_started_again(void)
 static void a_scheduler_killed_while_others_wait_is_named(void)
 {
     crew_t crew = {.n_workers = 2, .n_servers = 1, .extra = FAST};
+    asking_t asking = {&crew.worker[0], "1 of 2 workers", false};
     const char *said;
 
     crew_start(&crew.scheduler, "scheduler", crew_environment(&crew, "scheduler", -1));
@@ -264,7 +274,7 @@ static void a_scheduler_killed_while_others_wait_is_named(void)
     snprintf(crew.address, sizeof(crew.address), "%s", crew_hear(&crew.scheduler, "address "));
     crew_start(&crew.worker[0], "worker 0", crew_environment(&crew, "worker", 0));
     crew_say(&crew.worker[0], "open");
-    KT_HAS(crew_ask(&crew.worker[0], "ready ", "ready 200"), "1 of 2 workers");
+    kt_until(has_heard, &asking, "an answer of the scheduler");
     crew_say(&crew.worker[0], "ready -1");
     crew_kill(&crew.scheduler, SIGKILL);
     said = crew_hear(&crew.worker[0], "ready ");

@@ -57,7 +57,7 @@ static void a_forked_child_is_refused_and_its_parent_goes_on(void)
 
 static void everyone_says_who_is_missing(void)
 {
-    crew_t crew = {.n_workers = 3, .n_servers = 2, .extra = "KVSTORE_RENDEZVOUS=1"};
+    crew_t crew = {.n_workers = 3, .n_servers = 2, .extra = "KVSTORE_RENDEZVOUS=5"};
     crew_hand_t *hands[] = {&crew.scheduler, &crew.worker[0], &crew.server[1]};
     const char *const want = "1 of 3 workers, 1 of 2 servers present; missing: worker 1, worker 2, "
                              "server 0";
@@ -156,10 +156,8 @@ static void a_port_that_is_taken_is_told_with_errno(void)
 
 static void a_waiting_worker_may_be_started_again(void)
 {
-    crew_t crew = {
-        .n_workers = 2, .n_servers = 0, .extra = "KVSTORE_HEARTBEAT=0.1 KVSTORE_DEAD_AFTER=0.5"};
+    crew_t crew = {.n_workers = 2, .n_servers = 1};
 
-    crew.n_servers = 1;
     crew_start(&crew.scheduler, "scheduler", crew_environment(&crew, "scheduler", -1));
     crew_say(&crew.scheduler, "open");
     snprintf(crew.address, sizeof(crew.address), "%s", crew_hear(&crew.scheduler, "address "));
@@ -250,7 +248,7 @@ static void a_third_worker_of_two_does_no_harm(void)
 static void check_difference(const char *extra, const char *part)
 {
     crew_t crew = {
-        .n_workers = 2, .n_servers = 1, .extra = "KVSTORE_HEARTBEAT=0.2 KVSTORE_DEAD_AFTER=1"};
+        .n_workers = 2, .n_servers = 1, .extra = "KVSTORE_HEARTBEAT=0.2 KVSTORE_DEAD_AFTER=3"};
 
     open_scheduler(&crew);
     open_one(&crew, &crew.worker[0], "worker", 0, "");
