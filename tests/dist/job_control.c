@@ -8,7 +8,7 @@
 
 #define SHORT                                                                                      \
     {                                                                                              \
-        "timeout", "1"                                                                             \
+        "timeout", "4"                                                                             \
     }
 
 /* ---- Join -------------------------------------------------------------------------------------------- */
@@ -21,7 +21,7 @@ static void a_join_alone_ends_at_the_deadline(void)
     KT_OK(job_init(&job, kvs_key_int(1), VEC(1)));
     if (job.rank == 0) {
         KT_FAIL(kvs_store_join(job.store), KVS_ERR_TIMEOUT, "join: worker 1 (");
-        KT_HAS(kvs_last_error(), "neither pushed nor joined within 1 s");
+        KT_HAS(kvs_last_error(), "neither pushed nor joined within 4 s");
     }
     job_meet(&room);
     KT_OK(job_push(&job, kvs_key_int(1), VEC(2))); /* it is in the rounds again */

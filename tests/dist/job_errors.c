@@ -8,7 +8,7 @@
 
 #define SHORT                                                                                      \
     {                                                                                              \
-        "timeout", "1"                                                                             \
+        "timeout", "4"                                                                             \
     }
 
 static void a_shape_that_differs_is_told_to_both(void)
@@ -199,7 +199,7 @@ static void a_missing_worker_is_named_and_finds_out_when_it_comes(void)
     if (job.rank == 0) {
         KT_FAIL(job_pushpull(&job, key, VEC(5), &out), KVS_ERR_TIMEOUT,
                 "pushpull: key 'w', round 1: worker 1 (");
-        KT_HAS(kvs_last_error(), "has not pushed within 1 s");
+        KT_HAS(kvs_last_error(), "has not pushed within 4 s");
         KT_HAS(kvs_last_error(), "join");
         job_meet(&room);
     } else {
@@ -217,26 +217,26 @@ static void a_missing_worker_is_named_and_finds_out_when_it_comes(void)
 /* The server is in rank 0's process. */
 static void numbers_have_a_point_in_any_locale(void)
 {
-    job_t room = job_open(NULL, 0), job = JOB_OPEN({"timeout", "0.5"});
+    job_t room = job_open(NULL, 0), job = JOB_OPEN({"timeout", "3.5"});
     vec_t out = VEC(0);
 
     KT_OK(job_init(&job, kvs_key_int(1), VEC(1)));
     (void)kt_comma_locale();
     if (job.rank == 0) {
         KT_FAIL(job_pushpull(&job, kvs_key_int(1), VEC(5), &out), KVS_ERR_TIMEOUT,
-                "has not pushed within 0.5 s");
+                "has not pushed within 3.5 s");
         KT_FAIL(kvs_store_join(job.store), KVS_ERR_TIMEOUT,
-                "neither pushed nor joined within 0.5 s");
+                "neither pushed nor joined within 3.5 s");
         KT_OK(JOB_OPTIMIZER(job.store, "sgd", JOB_REAL("learning_rate", 0.25)));
         job_meet(&room);
     } else {
         KT_FAIL(job_init(&job, kvs_key_int(2), VEC(1)), KVS_ERR_TIMEOUT,
-                "has not initialised it within 0.5 s");
+                "has not initialised it within 3.5 s");
         job_meet(&room);
         KT_FAIL(JOB_OPTIMIZER(job.store, "sgd", JOB_REAL("learning_rate", 0.75)), KVS_ERR_ARGUMENT,
                 "gives sgd (learning_rate 0.75), but");
         KT_HAS(kvs_last_error(), "gave sgd (learning_rate 0.25)");
-        KT_FAIL(kvs_store_barrier(job.store), KVS_ERR_TIMEOUT, "came within 0.5 s");
+        KT_FAIL(kvs_store_barrier(job.store), KVS_ERR_TIMEOUT, "came within 3.5 s");
     }
     job_meet(&room);
     setlocale(LC_ALL, "C");
@@ -250,7 +250,7 @@ static void a_missing_init_of_rank_0_is_named(void)
 
     if (job.rank != 0) {
         KT_FAIL(job_init(&job, kvs_key_int(3), VEC(1)), KVS_ERR_TIMEOUT, "init: key 3: worker 0 (");
-        KT_HAS(kvs_last_error(), "has not initialised it within 1 s");
+        KT_HAS(kvs_last_error(), "has not initialised it within 4 s");
     }
     job_meet(&room);
     KT_OK(job_init(&job, kvs_key_int(3), VEC(2))); /* the next try */

@@ -8,7 +8,7 @@
 
 #define SHORT                                                                                      \
     {                                                                                              \
-        "timeout", "0.5"                                                                           \
+        "timeout", "3"                                                                             \
     }
 
 static void stop_server_1(void)

@@ -261,7 +261,7 @@ static void without_an_optimizer_there_is_nothing_to_save(void)
 
 static void a_load_without_rank_0_ends_at_the_deadline(void)
 {
-    job_t room = job_open(NULL, 0), job = JOB_OPEN({"timeout", "1"});
+    job_t room = job_open(NULL, 0), job = JOB_OPEN({"timeout", "4"});
 
     KT_OK(job_init(&job, kvs_key_int(1), VEC(1)));
     KT_OK(JOB_OPTIMIZER(job.store, "sgd", JOB_REAL("learning_rate", 0.5)));
