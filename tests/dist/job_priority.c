@@ -113,7 +113,7 @@ static void an_urgent_push_overtakes_others(void)
 
     init_big(&job, big);
     init(&job, 1, &urgent);
-    KT_TRUE(server > 0 && kill(server, SIGSTOP) == 0);
+    job_stop_process(server);
     for (int i = 0; i < N_BIG; i++) {
         begin(&job, 100 + i, &big[i], 0, true, true);
     }
@@ -139,7 +139,7 @@ static void nothing_overtakes_on_its_own_key(void)
     init_big(&job, big);
     init(&job, 1, &pulled);
     pulled.at[3] = 0;
-    KT_TRUE(server > 0 && kill(server, SIGSTOP) == 0);
+    job_stop_process(server);
     for (int i = 0; i < N_BIG; i++) {
         begin(&job, 100 + i, &big[i], 0, true, true);
     }
