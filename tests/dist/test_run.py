@@ -5,8 +5,9 @@ left; jobs that are started by hand, or by what looks like a launcher. $KVSTORE 
 $JOB_ROUNDS a program of scenarios."""
 
 import os
-import re
+import random
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -60,6 +61,20 @@ def wait_until(condition):
             return False
         time.sleep(0.01)
     return True
+
+
+def free_port():
+    """One that nobody is given by chance until it is used: below those that the system hands out."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
+        lowest = int(file.read().split()[0])
+    for port in random.sample(range(1025, max(lowest, 2000)), 100):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                pass
+    raise unittest.SkipTest("no free port was found")
 
 
 class Run(unittest.TestCase):
@@ -219,9 +234,12 @@ class ByHand(unittest.TestCase):
 
     def test_a_third_worker_is_refused(self):
         with tempfile.TemporaryDirectory() as directory:
-            others = [self.scheduler(directory, 2, 1), start(KVSTORE, "server", env=self.job)]
-            # the first two are busy for long enough
-            workers = [self.worker("twenty_thousand_keys") for _ in range(3)]
+            others = [self.scheduler(directory, 2, 1)]
+            workers = [self.worker() for _ in range(3)]
+            # two of them wait for the server until the third has been refused
+            self.assertTrue(wait_until(lambda: any(process.poll() is not None
+                                                   for process in workers)))
+            others.append(start(KVSTORE, "server", env=self.job))
             ends = [end(process) for process in workers]
             refused = [err for status, out, err in ends if status != 0]
             self.assertEqual(len(refused), 1, ends)
@@ -233,7 +251,7 @@ class ByHand(unittest.TestCase):
 
     def test_two_of_one_number_are_both_named(self):
         with tempfile.TemporaryDirectory() as directory:
-            others = [self.scheduler(directory, 2, 1, KVSTORE_RENDEZVOUS="3"),
+            others = [self.scheduler(directory, 2, 1, KVSTORE_RENDEZVOUS="8"),
                       start(KVSTORE, "server", env=self.job)]
             workers = [self.worker(KVSTORE_RANK="0") for _ in range(2)]
             ends = [end(process) for process in workers]
@@ -296,13 +314,7 @@ class Launchers(unittest.TestCase):
             "KVSTORE_JOB_ID": f"mpi-{os.getpid()}"})
 
     def test_torchrun(self):
-        # of its port only the next one is used
-        with tempfile.TemporaryDirectory():
-            import socket
-            probe = socket.socket()
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-            probe.close()
+        port = free_port()  # of torchrun's only the next one is used
         self.want_two(lambda rank: {
             "WORLD_SIZE": "2", "RANK": str(rank), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2",
             "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port - 1)})
