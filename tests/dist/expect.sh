@@ -31,7 +31,12 @@ if ! grep -qF -e "$text" "$output"; then
     echo "expect.sh: nobody says \"$text\""
     failed=1
 fi
-left=$(left_over)
+# what has been killed with its group may still be on its way out
+for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    left=$(left_over)
+    [ -n "$left" ] || break
+    sleep 1
+done
 if [ -n "$left" ]; then
     echo "expect.sh: left over: $left"
     failed=1
