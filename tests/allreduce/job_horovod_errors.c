@@ -101,7 +101,7 @@ static void a_late_rank_is_warned_of(void)
 /* Past the deadline all get the same error, the late one too, and are in step again. */
 static void a_missing_rank_is_named_and_finds_out_when_it_comes(void)
 {
-    crew_t room = crew_open(NULL, 0), crew = CREW_OPEN({"timeout", "1"});
+    crew_t room = crew_open(NULL, 0), crew = CREW_OPEN({"timeout", "4"});
     float sum = 0;
     char missing[32];
 
@@ -123,7 +123,7 @@ static void a_missing_rank_is_named_and_finds_out_when_it_comes(void)
 
 static void calls_in_opposite_orders_end_at_the_deadline(void)
 {
-    crew_t room = crew_open(NULL, 0), crew = CREW_OPEN({"timeout", "1"});
+    crew_t room = crew_open(NULL, 0), crew = CREW_OPEN({"timeout", "4"});
     float sum = 0;
     int mine = is_odd(&crew) ? 1 : 2;
 
@@ -170,7 +170,7 @@ static void a_store_closed_early_is_named(void)
 
 static void a_missing_barrier_is_named(void)
 {
-    crew_t room = crew_open(NULL, 0), crew = CREW_OPEN({"timeout", "1"});
+    crew_t room = crew_open(NULL, 0), crew = CREW_OPEN({"timeout", "4"});
 
     if (!is_odd(&crew)) {
         KT_FAIL(kvs_store_barrier(crew.store), KVS_ERR_TIMEOUT, "barrier");
@@ -225,7 +225,7 @@ static void only_pushpull_goes_on_without_who_has_joined(void)
 /* Rank 0 joins, and the others exchange without it, in good order and not, but don't join in time. */
 static void a_join_that_times_out_leaves_all_in_step(void)
 {
-    crew_t room = crew_open(NULL, 0), crew = CREW_OPEN({"timeout", "1"});
+    crew_t room = crew_open(NULL, 0), crew = CREW_OPEN({"timeout", "4"});
     kvs_key_t key = kvs_key_str("w");
     float sum = 0, value[2] = {1, 1};
     double real = 1;
@@ -360,7 +360,7 @@ static double seconds(void)
 static void keys_that_wait_for_their_turn_are_not_overdue(void)
 {
     enum { N = 4 << 20, MAX_KEYS = 4000 };
-    crew_t crew = CREW_OPEN({"timeout", "1"});
+    crew_t crew = CREW_OPEN({"timeout", "2"});
     static kvs_event_t *events[MAX_KEYS];
     float *value = calloc(N, sizeof(*value));
     double begun = 0;
@@ -371,7 +371,7 @@ static void keys_that_wait_for_their_turn_are_not_overdue(void)
         KT_OK(crew_sum(&crew, kvs_key_int(-1), KVS_DTYPE_float32, N, value, NULL, NULL));
     }
     if (crew.rank == 0) {
-        for (double each = seconds() - begun; n_keys < MAX_KEYS && n_keys * each < 4; n_keys++) {
+        for (double each = seconds() - begun; n_keys < MAX_KEYS && n_keys * each < 5; n_keys++) {
             KT_OK(crew_sum(&crew, kvs_key_int(n_keys), KVS_DTYPE_float32, N, value, NULL,
                            &events[n_keys]));
         }
@@ -385,14 +385,19 @@ static void keys_that_wait_for_their_turn_are_not_overdue(void)
     free(value);
 }
 
-/* Where it is written with a comma, "0.5" must not be read as 0, which is for ever. */
-static void half_a_second_is_one_in_any_locale(void)
+/* Where it is written with a comma, "4.5" must not be read as 4. */
+static void tenths_of_a_second_count_in_any_locale(void)
 {
     (void)kt_comma_locale();
-    crew_t room = crew_open(NULL, 0), crew = CREW_OPEN({"timeout", "0.5"});
+    crew_t room = crew_open(NULL, 0), crew = CREW_OPEN({"timeout", "4.5"});
 
     if (crew.rank == 0) {
-        KT_FAIL(crew_sum1(&crew, kvs_key_int(1), 1, NULL), KVS_ERR_TIMEOUT, "not submitted for");
+        static const char late[] = "not submitted for ";
+        const char *text;
+
+        KT_FAIL(crew_sum1(&crew, kvs_key_int(1), 1, NULL), KVS_ERR_TIMEOUT, late);
+        text = strstr(kvs_last_error(), late);
+        KT_TRUE(text != NULL && atoi(text + strlen(late)) >= 4500);
     }
     crew_meet(&room);
     crew_close(&crew);
@@ -416,7 +421,7 @@ static const kt_test_t tests[] = {
     KT_TEST(cancel_wakes_who_waits_for_others),
     KT_TEST(a_cancelled_worker_leaves_and_the_others_are_told),
     KT_TEST(keys_that_wait_for_their_turn_are_not_overdue),
-    KT_TEST(half_a_second_is_one_in_any_locale),
+    KT_TEST(tenths_of_a_second_count_in_any_locale),
 };
 
 KT_MAIN("job_horovod_errors", tests)

@@ -3,7 +3,7 @@
  * ranks and both sides; and the store can be used afterwards. Jobs of two workers. */
 #include "job.h"
 
-static const kvs_option_t a_second = {"timeout", "1"}, allow = {"allow_cpu", "1"};
+static const kvs_option_t four_seconds = {"timeout", "4"}, allow = {"allow_cpu", "1"};
 
 static void want_works(const job_t *job, kvs_key_t key)
 {
@@ -89,13 +89,13 @@ static void parts_that_differ_are_told_to_both(void)
 
 static void a_key_of_one_rank_ends_at_the_deadline(void)
 {
-    job_t job = job_open_as("byteps", &a_second, 1), meeting = job_open_as("byteps", NULL, 0);
+    job_t job = job_open_as("byteps", &four_seconds, 1), meeting = job_open_as("byteps", NULL, 0);
     vec_t out = VEC(0, 0);
 
     if (job.rank == 0) {
         KT_FAIL(job_pushpull(&job, kvs_key_str("extra"), VEC(1, 2), &out), KVS_ERR_TIMEOUT,
                 "pushpull: key 'extra': worker 1 (host ");
-        KT_HAS(kvs_last_error(), ") has not come within 1 s, unlike worker 0 (host ");
+        KT_HAS(kvs_last_error(), ") has not come within 4 s, unlike worker 0 (host ");
         job_meet(&meeting);
     } else { /* late, it is told the same at once */
         job_meet(&meeting);

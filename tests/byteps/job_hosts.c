@@ -12,7 +12,7 @@
 
 #define MAX_HOSTS 8
 
-static const kvs_option_t a_second = {"timeout", "1"}, three_seconds = {"timeout", "3"};
+static const kvs_option_t four_seconds = {"timeout", "4"};
 
 typedef struct hosts {
     int n, n_workers[MAX_HOSTS];
@@ -172,14 +172,14 @@ static void arrays_that_differ_between_hosts_are_told_to_all(void)
 /* Worker 3 does not come, though its host-mate does. */
 static void who_is_missing_of_a_host_is_named(void)
 {
-    job_t job = job_open_as("byteps", &a_second, 1), meeting = job_open_as("byteps", NULL, 0);
+    job_t job = job_open_as("byteps", &four_seconds, 1), meeting = job_open_as("byteps", NULL, 0);
     kvs_key_t key = kvs_key_str("extra");
 
     if (job.rank == 3) {
         job_meet(&meeting);
     }
     KT_FAIL(pushpull_n(&job, key, 2), KVS_ERR_TIMEOUT, "pushpull: key 'extra': worker 3 (host ");
-    KT_HAS(kvs_last_error(), ") has not come within 1 s, unlike worker ");
+    KT_HAS(kvs_last_error(), ") has not come within 4 s, unlike worker ");
     if (job.rank != 3) {
         job_meet(&meeting);
     }
@@ -193,12 +193,12 @@ static void who_is_missing_of_a_host_is_named(void)
 static void a_server_knows_who_has_come_of_a_host(void)
 {
     job_t meeting = job_open_as("byteps", NULL, 0);
-    job_t job = job_open_as("byteps", &a_second, meeting.rank < 2);
+    job_t job = job_open_as("byteps", &four_seconds, meeting.rank < 2);
     kvs_key_t key = kvs_key_str("extra");
 
     if (job.rank != 3) {
         KT_FAIL(pushpull_n(&job, key, 2), KVS_ERR_TIMEOUT, "key 'extra': worker 3 (host ");
-        KT_HAS(kvs_last_error(), ") has not come within 1 s, unlike worker 0 (host ");
+        KT_HAS(kvs_last_error(), ") has not come within 4 s, unlike worker 0 (host ");
         KT_HAS(kvs_last_error(), ", worker 1 (host ");
         KT_HAS(kvs_last_error(), ", worker 2 (host ");
     }
@@ -210,7 +210,7 @@ static void a_server_knows_who_has_come_of_a_host(void)
 /* Nobody of the second host comes in time: one of its workers, and later the other, is told the same. */
 static void a_host_that_is_missing_is_named(void)
 {
-    job_t job = job_open_as("byteps", &three_seconds, 1), meeting = job_open_as("byteps", NULL, 0);
+    job_t job = job_open_as("byteps", &four_seconds, 1), meeting = job_open_as("byteps", NULL, 0);
     kvs_key_t key = kvs_key_str("extra");
 
     for (int turn = 0; turn < 3; turn++) {
@@ -218,7 +218,7 @@ static void a_host_that_is_missing_is_named(void)
             KT_FAIL(pushpull_n(&job, key, 2), KVS_ERR_TIMEOUT,
                     "pushpull: key 'extra': worker 2 (host ");
             KT_HAS(kvs_last_error(), ", worker 3 (host ");
-            KT_HAS(kvs_last_error(), ") have not come within 3 s, unlike worker 0 (host ");
+            KT_HAS(kvs_last_error(), ") have not come within 4 s, unlike worker 0 (host ");
         }
         job_meet(&meeting);
     }
