@@ -98,8 +98,8 @@ class Engines(unittest.TestCase):
                           KVSTORE_MPI_LIBRARY="/nonexistent/libmpi.so")
 
     def test_an_mpi_in_which_nobody_answers(self):
-        self.want_refusal("engine mpi: MPI_Comm_idup has not ended within 1 s: the other workers do not answer",
-                          KVSTORE_ENGINE="mpi", KVSTORE_MPI_LIBRARY=os.environ["STUCK_MPI"], KVSTORE_RENDEZVOUS="1")
+        self.want_refusal("engine mpi: MPI_Comm_idup has not ended within 8 s: the other workers do not answer",
+                          KVSTORE_ENGINE="mpi", KVSTORE_MPI_LIBRARY=os.environ["STUCK_MPI"], KVSTORE_RENDEZVOUS="8")
 
 
 class Timeline(unittest.TestCase):
