@@ -833,19 +833,18 @@ static kvs_status_t fail_pending_locked(const kvs_store_t *store, const char *wh
 
 bool kvsi_engine_await_end(kvs_store_t *store, int64_t deadline_ns)
 {
-    bool is_idle = false;
-
-    while (!is_idle && kvsi_now_ns() < deadline_ns) {
+    for (;;) {
         uint32_t seen = atomic_load(&store->epoch);
+        bool is_late = kvsi_now_ns() >= deadline_ns, is_idle; /* a last look comes after it */
 
         pthread_mutex_lock(&store->lock);
         is_idle = store->oldest == NULL;
         pthread_mutex_unlock(&store->lock);
-        if (!is_idle) {
-            kvsi_store_sleep(store, seen, deadline_ns);
+        if (is_idle || is_late) {
+            return is_idle;
         }
+        kvsi_store_sleep(store, seen, deadline_ns);
     }
-    return is_idle;
 }
 
 kvs_status_t kvsi_engine_drain(kvs_store_t *store, int64_t deadline_ns, const char *what)
