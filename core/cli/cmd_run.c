@@ -366,16 +366,28 @@ static void note_failure(run_t *run, const run_child_t *child)
     begin_end(run, run->lost_status, run->grace);
 }
 
-static void note_end(run_t *run, run_child_t *child, int status)
+static void note_end(run_t *run, run_child_t *child)
 {
-    child->status = status;
     child->has_ended = 1;
     run_child_drain(child);
-    if (status != 0 && run->is_ending < 2 && run->exit_status == 0) {
+    if (child->status != 0 && run->is_ending < 2 && run->exit_status == 0) {
         note_failure(run, child);
     }
     if (n_running(run, "worker") == 0) {
         begin_end(run, 0, AFTER_WORKERS);
+    }
+}
+
+/* In which order those have ended that are found at once, nobody tells: who was killed is the cause, and
+ * others fail for it. */
+static void note_ends(run_t *run, int killed_only)
+{
+    for (int i = 0; i < run->n_children; i++) {
+        run_child_t *child = &run->children[i];
+
+        if (child->is_reaped && !child->has_ended && (!killed_only || WIFSIGNALED(child->status))) {
+            note_end(run, child);
+        }
     }
 }
 
@@ -387,10 +399,13 @@ static void reap(run_t *run)
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
         for (int i = 0; i < run->n_children; i++) {
             if (run->children[i].pid == pid) {
-                note_end(run, &run->children[i], status);
+                run->children[i].status = status;
+                run->children[i].is_reaped = 1;
             }
         }
     }
+    note_ends(run, 1);
+    note_ends(run, 0);
 }
 
 static void take_signal(run_t *run)

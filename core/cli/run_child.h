@@ -20,9 +20,10 @@ typedef struct run_child {
     char name[32]; /* "worker 1" */
     const char *role;
     int rank;
-    pid_t pid; /* also of its group; 0: never started */
-    int has_ended;
-    int status; /* as waitpid gives it */
+    pid_t pid;     /* also of its group; 0: never started */
+    int is_reaped; /* `status` is known */
+    int has_ended; /* and what follows from it done */
+    int status;    /* as waitpid gives it */
     run_stream_t out, err;
 } run_child_t;
 
