@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <time.h>
 
-enum { PATIENCE_S = 3 };
+enum { PATIENCE_S = 10 };
 
 kvs_status_t cf_gate_updater(const kvs_key_t *key, const kvs_tensor_t *value,
                              const kvs_tensor_t *stored, void *arg)
