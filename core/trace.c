@@ -179,6 +179,9 @@ void kvsi_trace_end(int64_t begin, const char *name, const char *detail, uint64_
 
 void kvsi_trace_flush(void)
 {
+    if (!atomic_load_explicit(&is_on, memory_order_relaxed)) {
+        return; /* nor are forks watched, so that a child might wait for the lock */
+    }
     pthread_mutex_lock(&lock);
     flush_locked();
     pthread_mutex_unlock(&lock);

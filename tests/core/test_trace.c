@@ -2,11 +2,14 @@
 /* The trace file: one JSON array of complete events, whole after each flush. One trace a process, so
  * the tests build on each other. */
 #include "kt.h"
+#include "threads.h"
 
 #include "trace.h"
 
 #include <cjson/cJSON.h>
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 static char path[1024];
 
@@ -105,10 +108,52 @@ static void the_file_is_whole_after_each_flush(void)
     cJSON_Delete(events);
 }
 
+static void flush_without_end(void *arg)
+{
+    while (!atomic_load((atomic_bool *)arg)) {
+        kvsi_trace_flush();
+    }
+}
+
+/* As each close does, with a trace or without. */
+static void check_flush_in_children(void)
+{
+    atomic_bool stop = false;
+    kt_thread_t thread;
+    int n_failed = 0;
+
+    kt_thread_start(&thread, flush_without_end, &stop);
+    for (int i = 0; i < 100 && n_failed == 0; i++) {
+        pid_t child = fork();
+
+        if (child == 0) {
+            alarm(KT_PATIENCE_MS / 2000); /* one that hangs is ended */
+            kvsi_trace_flush();
+            _exit(0);
+        }
+        n_failed += kt_wait_child(child) != 0;
+    }
+    atomic_store(&stop, true);
+    kt_thread_join(&thread);
+    KT_INT(n_failed, 0);
+}
+
+static void without_a_trace_a_child_flushes_whoever_held_the_lock(void)
+{
+    check_flush_in_children();
+}
+
+static void a_child_flushes_whoever_held_the_lock(void)
+{
+    check_flush_in_children();
+}
+
 static const kt_test_t tests[] = {
+    KT_TEST(without_a_trace_a_child_flushes_whoever_held_the_lock),
     KT_TEST(nothing_is_recorded_without_a_file),
     KT_TEST(a_file_that_cannot_be_written_is_an_error),
     KT_TEST(operations_are_spans_with_key_and_bytes),
     KT_TEST(the_file_is_whole_after_each_flush),
+    KT_TEST(a_child_flushes_whoever_held_the_lock),
 };
 KT_MAIN("trace", tests)
