@@ -33,7 +33,7 @@ static _Atomic int n_threads; /* 0: not set yet; then fixed */
 static int n_started;         /* guarded by lock */
 static _Atomic uint32_t news; /* raised whenever there is something to do */
 static _Atomic uint32_t n_sleeping; /* threads in kvsi_futex_wait on `news` */
-static bool fork_handler_set;
+static atomic_bool watches_forks;
 
 /* ---- Heap ------------------------------------------------------------------------------------ */
 
@@ -205,6 +205,14 @@ int kvsi_pool_n_threads(void)
     return atomic_load_explicit(&n_threads, memory_order_relaxed);
 }
 
+/* Before the lock is ever held: it would stay so in a child. */
+static void watch_forks(void)
+{
+    if (!atomic_load(&watches_forks) && pthread_atfork(NULL, NULL, forget_threads) == 0) {
+        atomic_store(&watches_forks, true); /* twice does no harm */
+    }
+}
+
 /* Start what is missing. Fewer threads than wanted are no error unless there are none: then gives
  * the system's error number. */
 static int start_locked(void)
@@ -215,9 +223,6 @@ static int start_locked(void)
 
     if (n_started == n_wanted) {
         return 0;
-    }
-    if (!fork_handler_set) {
-        fork_handler_set = pthread_atfork(NULL, NULL, forget_threads) == 0;
     }
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
@@ -246,6 +251,7 @@ kvs_status_t kvsi_pool_start(void)
 {
     int error;
 
+    watch_forks();
     pthread_mutex_lock(&lock);
     error = start_locked();
     pthread_mutex_unlock(&lock);
@@ -317,6 +323,7 @@ void kvsi_pool_parallel_for(int64_t n, int64_t grain,
     }
     /* About four pieces a thread, so that one that is late holds up little. */
     loop.step = grain * (n_grains / (threads * 4) + (n_grains % (threads * 4) != 0));
+    watch_forks();
     pthread_mutex_lock(&lock);
     start_locked();
     enter_loop_locked(&loop);
