@@ -356,7 +356,7 @@ static void arrays_of_no_and_of_one_element_are_updated(void)
 typedef struct busy {
     kt_thread_t thread;
     kvs_worker_optimizer_t *optimizer;
-    atomic_bool stops;
+    atomic_bool has_begun, stops;
 } busy_t;
 
 static void keep_updating(void *arg)
@@ -367,7 +367,13 @@ static void keep_updating(void *arg)
 
     while (!atomic_load(&busy->stops)) {
         (void)kvs_optimizer_update(busy->optimizer, kvs_key_int(1), &from, &to);
+        atomic_store(&busy->has_begun, true);
     }
+}
+
+static bool is_busy(void *arg)
+{
+    return atomic_load(&((busy_t *)arg)->has_begun);
 }
 
 /* In the child: an update, or words of why not. */
@@ -392,6 +398,8 @@ static void a_forked_child_has_a_copy_or_is_told_that_it_was_in_use(void)
     spec.n_params = 1;
     KT_OK(kvs_optimizer_create(&spec, &busy.optimizer));
     kt_thread_start(&busy.thread, keep_updating, &busy);
+    /* From now on it gets memory only in an update, if at all: then the child asks for none. */
+    kt_until(is_busy, &busy, "a first update");
     for (int i = 0; i < 4; i++) {
         pid_t child = fork();
 
