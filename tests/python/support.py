@@ -15,10 +15,12 @@ import kvstore
 
 
 # What programs of their own begin with: interrupt_when(ready) is a signal as soon as the main thread waits.
+# What they print is out at once, since some end by os._exit.
 PRELUDE = """
 import os, signal, sys, threading, time
 import numpy as np
 import kvstore
+sys.stdout.reconfigure(line_buffering=True)
 
 def interrupt_when(ready, number=signal.SIGINT):
     def run():
