@@ -5,6 +5,7 @@ import concurrent.futures
 import gc
 import sys
 import threading
+import time
 
 import kvstore
 from kvstore import Status
@@ -58,6 +59,23 @@ class Futures(Case):
         kv.wait_all()
         gc.collect()
         self.assertEqual(sys.getrefcount(value), before)
+
+    def test_whoever_is_told_of_the_end_has_the_arrays_again(self):
+        kv = self.create()
+        kv.init(1, array(1))
+        go_on, told, counts = threading.Event(), threading.Event(), []
+
+        def tell(_future):
+            counts.append(sys.getrefcount(value))
+            told.set()
+
+        kv.set_updater(lambda *_: go_on.wait(30))
+        value = array(1)
+        before = sys.getrefcount(value)
+        kv.push(1, value, async_=True).add_done_callback(tell)
+        go_on.set()
+        self.assertTrue(told.wait(30))
+        self.assertEqual(counts, [before])
 
     def test_an_array_in_flight_can_not_be_resized(self):
         kv = self.create()
@@ -126,6 +144,8 @@ class Dropped(Case):
         kv.set_updater(update)
         future = kv.push(key, array(1), async_=True)
         concurrent.futures.wait([future])
+        while sys.getrefcount(future) > 2:  # the thread that told its end may still have it
+            time.sleep(0.001)
         return future
 
     def store(self):

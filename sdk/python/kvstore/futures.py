@@ -100,16 +100,22 @@ def leave(number: int) -> Optional[Flight]:
     return flight
 
 
+def _give_back(flight: Flight, succeeded: bool) -> None:
+    """Of the arrays: what came into the outs, and the arrays themselves, before anybody is told of the end."""
+    packs, flight.packs = flight.packs, []
+    for pack in packs:
+        if succeeded and pack is not None:
+            pack.finish()
+
+
 def _on_complete(status: int, text: Optional[int], number: Optional[int]) -> None:
     flight = leave(number or 0)
     if flight is None:
         return
     _here.is_callback = True
     try:
+        _give_back(flight, status == 0)
         if status == 0:
-            for pack in flight.packs:
-                if pack is not None:
-                    pack.finish()
             flight.future.set_result(None)
         else:
             words = string_at(text).decode("utf-8", "replace") if text else ""
