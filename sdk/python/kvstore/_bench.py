@@ -37,6 +37,10 @@ def _samples(call: Callable[[], Any], seconds: float) -> List[float]:
     return samples
 
 
+def _text(seconds: float) -> str:
+    return f"{1e6 * seconds:.2f} us" if seconds < 1e-3 else f"{1e3 * seconds:.2f} ms"
+
+
 def _show(name: str, backend: str, as_json: bool, samples: List[float]) -> None:
     middle = statistics.median(samples)
     if as_json:
@@ -45,7 +49,7 @@ def _show(name: str, backend: str, as_json: bool, samples: List[float]) -> None:
                "of_triad": None, "backend": backend}
         print(json.dumps(row))
     else:
-        times = "".join(f" {1e6 * one:8.2f} us" for one in (middle, min(samples), max(samples)))
+        times = "".join(f" {_text(one):>11}" for one in (middle, min(samples), max(samples)))
         print(f"{'kvstore':<8} {name:<26} {16:>10} {1:>5} {1:>7}{times} {'-':>8} {'-':>8} {'-':>8}")
 
 
