@@ -27,7 +27,7 @@ from ._library import Allgather, AllreduceOps, Call, Device, DType, Option, Stat
 from ._params import params_of
 from ._plain import NotCopied, int32_of, ms_of, path_of, text_of
 from ._row_ids import pack_row_ids
-from ._updaters import is_updating, trampoline
+from ._updaters import Gate, is_updating, trampoline
 from .base import KVStoreBase, registered
 from .context import Context, cpu
 from .errors import (
@@ -91,6 +91,7 @@ class KVStore(NotCopied, KVStoreBase):
         self._orphans: List[Tuple[c_void_p, Any]] = []  # interrupted operations: their events and arrays
         self._late: List[Any] = []  # arrays of operations past their deadline
         self._asides: List[Aside] = []  # calls under way, and interrupted ones
+        self._gate = Gate()
         self._updater: Any = None
         self._old_updaters: List[Any] = []
         self._rank: Optional[int] = None
@@ -439,7 +440,7 @@ class KVStore(NotCopied, KVStoreBase):
         if updater is not None and not callable(updater):
             raise KVStoreTypeError(f"set_updater takes a function, not {type(updater).__name__}",
                                    Status.ERR_ARGUMENT, self._rank)
-        called = None if updater is None else trampoline(updater)
+        called = None if updater is None else trampoline(updater, self._gate)
         self._fast = None  # from before the library may call it
         try:
             self._ask(lib.kvs_store_set_updater, None if called is None else ctypes.cast(called, c_void_p), None)
@@ -674,6 +675,9 @@ class KVStore(NotCopied, KVStoreBase):
         """Past close, what still runs goes on: its arrays and updaters must stay."""
         self._reap()
         self._leave(lambda: not self._flying, 0.1)
+        if _exiting and self._flying:  # nothing is to end when the interpreter has
+            self._gate.is_shut = True
+            self._leave(lambda: not self._flying or bool(self._gate.inside), _EXIT_SECONDS)
         if self._orphans or self._flying or self._late:
             _forever.append((self._orphans, list(self._flying.values()), self._late, self._updater,
                              self._old_updaters))
