@@ -105,9 +105,9 @@ static letter_t *find_locked(nccl_link_t *link, uint64_t digest)
 
 static void wait_locked(nccl_link_t *link)
 {
-    struct timespec until = kvs_time_after(CLOCK_REALTIME, LOOK_MS);
+    struct timespec until = kvs_time_after(CLOCK_MONOTONIC, LOOK_MS);
 
-    (void)pthread_cond_timedwait(&link->came, &link->lock, &until);
+    (void)pthread_cond_clockwait(&link->came, &link->lock, CLOCK_MONOTONIC, &until);
 }
 
 static kvs_status_t take_id(void *arg, const nccl_set_t *set, int64_t timeout_ms,

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* deadline.h - deadlines as pthread_cond_timedwait takes them. */
+/* deadline.h - deadlines as pthread_cond_timedwait and pthread_cond_clockwait take them. */
 #ifndef KVS_KIT_DEADLINE_H
 #define KVS_KIT_DEADLINE_H
 
 #include <stdint.h>
 #include <time.h>
 
-/* `timeout_ms`, at least 0, from now on. `clock` is that of the condition: CLOCK_REALTIME unless it was made
- * with another. */
+/* `timeout_ms`, at least 0, from now on, by the clock of the wait: CLOCK_MONOTONIC, as the other may be set
+ * meanwhile. */
 static inline struct timespec kvs_time_after(clockid_t clock, int64_t timeout_ms)
 {
     struct timespec time;

@@ -249,7 +249,7 @@ static void unlist_locked(waiter_t *waiter)
 
 kvs_status_t cuda_host_wait(const kvs_mark_t *mark, int64_t timeout_ms)
 {
-    struct timespec deadline = kvs_time_after(CLOCK_REALTIME, timeout_ms);
+    struct timespec deadline = kvs_time_after(CLOCK_MONOTONIC, timeout_ms);
     waiter_t waiter = {.mark = *mark};
     kvs_status_t status = KVS_OK;
     int error = 0;
@@ -269,7 +269,8 @@ kvs_status_t cuda_host_wait(const kvs_mark_t *mark, int64_t timeout_ms)
         waiters = &waiter;
         pthread_cond_broadcast(&waiters_changed);
         while (!waiter.done && error != ETIMEDOUT) {
-            error = pthread_cond_timedwait(&waiters_changed, &waiters_lock, &deadline);
+            error =
+                pthread_cond_clockwait(&waiters_changed, &waiters_lock, CLOCK_MONOTONIC, &deadline);
         }
         unlist_locked(&waiter);
     }
