@@ -119,6 +119,11 @@ kvs_event_t *job_begin_init(const job_t *job, kvs_key_t key, vec_t *value)
     return begin(job, key, 'i', value, NULL);
 }
 
+kvs_status_t job_failure(const job_t *job, kvs_status_t status)
+{
+    return status != KVS_OK ? status : kvs_store_wait_all(job->store, FINISH_MS);
+}
+
 kvs_status_t job_finish(kvs_event_t *event)
 {
     kvs_status_t status = kvs_event_wait(event, FINISH_MS);

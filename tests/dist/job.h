@@ -40,6 +40,8 @@ kvs_status_t job_pushpull(const job_t *job, kvs_key_t key, vec_t value, vec_t *o
 kvs_event_t *job_begin_push(const job_t *job, kvs_key_t key, vec_t *value);
 kvs_event_t *job_begin_pushpull(const job_t *job, kvs_key_t key, vec_t *value, vec_t *out);
 kvs_event_t *job_begin_init(const job_t *job, kvs_key_t key, vec_t *value);
+/* How a round has failed of which a push was `status`: told by that call, unless it has returned before. */
+kvs_status_t job_failure(const job_t *job, kvs_status_t status);
 /* Wait at most 20 s, free. */
 kvs_status_t job_finish(kvs_event_t *event);
 /* The pulled vector is (want, want, …). */

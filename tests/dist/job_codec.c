@@ -276,8 +276,8 @@ static void compression_on_one_rank_only_is_told_to_both(void)
         KT_OK(set(job.store, "2bit", 0.5));
     }
     job_meet(&job);
-    KT_OK(job_push(&job, kvs_key_int(1), VEC(1)));
-    KT_FAIL(kvs_store_wait_all(job.store, 20000), KVS_ERR_STATE, "key 1, round 1: worker 0 (");
+    KT_FAIL(job_failure(&job, job_push(&job, kvs_key_int(1), VEC(1))), KVS_ERR_STATE,
+            "key 1, round 1: worker 0 (");
     KT_HAS(kvs_last_error(), "has called set_gradient_compression 1 times, worker 1 (");
     job_close(&job);
 }
@@ -295,8 +295,7 @@ static void what_one_rank_cannot_pack_is_told_to_all(void)
         KT_FAIL(job_push(&job, key, VEC(1, NAN)), KVS_ERR_NON_FINITE,
                 "push: key 1: value 0 of the list: element 1 is NaN");
     } else {
-        KT_OK(job_push(&job, key, VEC(0, 0)));
-        KT_FAIL(kvs_store_wait_all(job.store, 20000), KVS_ERR_NON_FINITE,
+        KT_FAIL(job_failure(&job, job_push(&job, key, VEC(0, 0))), KVS_ERR_NON_FINITE,
                 "key 1, round 2: worker 1 (");
         KT_HAS(kvs_last_error(), "element 1 is NaN");
     }

@@ -410,12 +410,9 @@ static void dense_and_row_sparse_pushes_of_one_round_are_told_to_both(void)
     kvs_key_t key = kvs_key_int(1);
 
     init_dense(&job, key, &table);
-    if (job.rank == 0) {
-        KT_OK(kvs_store_push(job.store, &key, 1, &arrays, NULL));
-    } else {
-        KT_OK(push_rows(&job, key, &table, 1));
-    }
-    KT_FAIL(kvs_store_wait_all(job.store, 20000), KVS_ERR_STORAGE, "key 1, round 1: worker 0 (");
+    KT_FAIL(job_failure(&job, job.rank == 0 ? kvs_store_push(job.store, &key, 1, &arrays, NULL)
+                                            : push_rows(&job, key, &table, 1)),
+            KVS_ERR_STORAGE, "key 1, round 1: worker 0 (");
     KT_HAS(kvs_last_error(), "pushes a dense value, worker 1 (");
     KT_OK(kvs_store_push(job.store, &key, 1, &arrays, NULL));
     KT_OK(kvs_store_pull(job.store, &key, 1, &arrays, NULL));
@@ -470,11 +467,7 @@ static void an_optimizer_with_norms_comes_before_a_table_is_cut(void)
     KT_OK(kvs_store_init(job.store, &key, 1, &values, NULL));
     release(&rows);
     KT_OK(set_optimizer(job.store, &(optimizer_t){"lamb", -1, 0, 0}));
-    /* told by the call, unless that has returned */
-    kvs_status_t status = push_rows(&job, key, &table, 7);
-
-    KT_FAIL(status != KVS_OK ? status : kvs_store_wait_all(job.store, 20000),
-            KVS_ERR_NOT_IMPLEMENTED,
+    KT_FAIL(job_failure(&job, push_rows(&job, key, &table, 7)), KVS_ERR_NOT_IMPLEMENTED,
             "optimizer 'lamb' needs norms, but shape (1211, 121) is cut between their blocks");
     job_close(&job);
 }
