@@ -480,8 +480,11 @@ static int loop(run_t *run)
 
 static int open_signals(run_t *run)
 {
+    /* who is stopped, as by a debugger, has not ended */
+    const struct sigaction ends_only = {.sa_handler = SIG_DFL, .sa_flags = SA_NOCLDSTOP};
     sigset_t set;
 
+    (void)sigaction(SIGCHLD, &ends_only, NULL);
     sigemptyset(&set);
     sigaddset(&set, SIGCHLD);
     sigaddset(&set, SIGINT);
