@@ -3,6 +3,7 @@
  * a plugin offers, one call at a time. The core does no arithmetic. */
 #include "dlpack.h"
 #include "forks.h"
+#include "futex.h"
 #include "keys.h"
 #include "optimizer_spec.h"
 #include "registry.h"
@@ -68,25 +69,27 @@ void kvs_optimizer_free(kvs_worker_optimizer_t *optimizer)
     }
 }
 
-#define FORKED_PATIENCE_S 1
+#define FORKED_PATIENCE_NS INT64_C(1000000000)
 
 /* Lock it. A forked child has a copy of its own, unless a thread of the parent was changing it then:
  * that thread, and so the end of its change, is not in the child. */
 static kvs_status_t take(kvs_worker_optimizer_t *optimizer, const char *call)
 {
-    struct timespec until;
+    int64_t until;
 
     if (atomic_load(&optimizer->n_forks) == kvsi_forks_count()) {
         pthread_mutex_lock(&optimizer->lock);
         return KVS_OK;
     }
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += FORKED_PATIENCE_S; /* for other threads of this process */
-    if (pthread_mutex_timedlock(&optimizer->lock, &until) != 0) {
-        return kvs_fail(KVS_ERR_STATE,
-                        "%s: this process was forked while another thread used the optimizer; "
-                        "create one here",
-                        call);
+    until = kvsi_now_ns() + FORKED_PATIENCE_NS; /* for other threads of this process */
+    while (pthread_mutex_trylock(&optimizer->lock) != 0) {
+        if (kvsi_now_ns() >= until) {
+            return kvs_fail(KVS_ERR_STATE,
+                            "%s: this process was forked while another thread used the optimizer; "
+                            "create one here",
+                            call);
+        }
+        (void)nanosleep(&(struct timespec){0, 1000000}, NULL);
     }
     atomic_store(&optimizer->n_forks, kvsi_forks_count());
     return KVS_OK;

@@ -54,7 +54,7 @@ void hvd_member_cancel(hvd_member_t *member)
 
 void hvd_member_pause(pthread_cond_t *changed, pthread_mutex_t *lock)
 {
-    struct timespec until = kvs_time_after(CLOCK_MONOTONIC, LOOK_MS);
+    struct timespec until = kvs_time_after(LOOK_MS);
 
     (void)pthread_cond_clockwait(changed, lock, CLOCK_MONOTONIC, &until);
 }

@@ -135,7 +135,7 @@ static void doom_locked(nccl_set_t *set, kvs_status_t status, const char *text)
 /* Wait, for some time, until nothing of the set is being aborted. */
 static int await_aborts_locked(const nccl_set_t *set, int64_t timeout_ms)
 {
-    struct timespec until = kvs_time_after(CLOCK_MONOTONIC, timeout_ms);
+    struct timespec until = kvs_time_after(timeout_ms);
 
     while (set->n_aborting > 0 &&
            (timeout_ms == 0

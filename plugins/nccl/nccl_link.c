@@ -105,7 +105,7 @@ static letter_t *find_locked(nccl_link_t *link, uint64_t digest)
 
 static void wait_locked(nccl_link_t *link)
 {
-    struct timespec until = kvs_time_after(CLOCK_MONOTONIC, LOOK_MS);
+    struct timespec until = kvs_time_after(LOOK_MS);
 
     (void)pthread_cond_clockwait(&link->came, &link->lock, CLOCK_MONOTONIC, &until);
 }

@@ -6,7 +6,6 @@
 #include <semaphore.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 enum { N = 6, WAIT_MS = 20000 };
 
@@ -144,11 +143,7 @@ static told_t *new_told(cf_t *t)
 
 static void await(cf_t *t, told_t *told)
 {
-    struct timespec deadline;
-
-    clock_gettime(CLOCK_REALTIME, &deadline);
-    deadline.tv_sec += WAIT_MS / 1000;
-    if (sem_timedwait(&told->called, &deadline) != 0) {
+    if (!cf_await(&told->called, WAIT_MS)) {
         cf_fail(t, "the callback of an event: not called");
     }
 }

@@ -2,27 +2,42 @@
 /* gate.c - see gate.h. */
 #include "gate.h"
 
-#include <errno.h>
 #include <time.h>
 
-enum { PATIENCE_S = 10 };
+enum { PATIENCE_MS = 10000 };
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* sem_timedwait goes by a clock that may be set meanwhile. */
+bool cf_await(sem_t *semaphore, int64_t timeout_ms)
+{
+    int64_t deadline = now_ms() + timeout_ms;
+
+    while (sem_trywait(semaphore) != 0) {
+        if (now_ms() >= deadline) {
+            return false;
+        }
+        (void)nanosleep(&(struct timespec){0, 200000}, NULL);
+    }
+    return true;
+}
 
 kvs_status_t cf_gate_updater(const kvs_key_t *key, const kvs_tensor_t *value,
                              const kvs_tensor_t *stored, void *arg)
 {
     cf_gate_t *gate = arg;
-    struct timespec deadline;
     const float *from = value->data;
     float *to = stored->data;
 
     (void)key;
-    clock_gettime(CLOCK_REALTIME, &deadline);
-    deadline.tv_sec += PATIENCE_S;
-    while (sem_timedwait(&gate->closed, &deadline) != 0) {
-        if (errno != EINTR) {
-            gate->lost_patience = true;
-            break;
-        }
+    if (!cf_await(&gate->closed, PATIENCE_MS)) {
+        gate->lost_patience = true;
     }
     if (gate->fails) {
         return kvs_fail(KVS_ERR_IO, "the gate fell shut");

@@ -15,6 +15,9 @@ typedef struct cf_gate {
     bool lost_patience; /* nobody let it go: the call waits for it. Read after the operation */
 } cf_gate_t;
 
+/* Take one of the semaphore, within that time. */
+bool cf_await(sem_t *semaphore, int64_t timeout_ms);
+
 kvs_status_t cf_gate_updater(const kvs_key_t *key, const kvs_tensor_t *value,
                              const kvs_tensor_t *stored, void *arg);
 /* A closed gate that is the store's updater. */

@@ -194,7 +194,7 @@ static int look_at_all_locked(kvs_devhost_t *host, busy_t *busy)
 
 static void nap_locked(kvs_devhost_t *host)
 {
-    struct timespec until = kvs_time_after(CLOCK_MONOTONIC, LATE_MS);
+    struct timespec until = kvs_time_after(LATE_MS);
 
     (void)pthread_cond_timedwait(&host->changed, &host->lock, &until);
 }
@@ -320,7 +320,7 @@ uint64_t kvs_devhost_n_returned(kvs_devhost_t *host)
 /* The thread that watches would wait for itself. */
 int kvs_devhost_await_memory(kvs_devhost_t *host, uint64_t seen)
 {
-    struct timespec until = kvs_time_after(CLOCK_MONOTONIC, host->args.timeout_ms);
+    struct timespec until = kvs_time_after(host->args.timeout_ms);
     int any;
 
     pthread_mutex_lock(&host->lock);

@@ -108,10 +108,11 @@ static kvs_status_t ask_locked(place_t *place, const char *name, const void *min
     place->n_bytes = n_bytes;
     memcpy(place->first, mine, n_bytes);
     place->state = ASKED;
-    clock_gettime(CLOCK_REALTIME, &deadline);
+    clock_gettime(CLOCK_MONOTONIC, &deadline);
     deadline.tv_sec += PATIENCE_S;
     while (place->state == ASKED) {
-        if (pthread_cond_timedwait(&board->changed, &board->lock, &deadline) != 0) {
+        if (pthread_cond_clockwait(&board->changed, &board->lock, CLOCK_MONOTONIC, &deadline) !=
+            0) {
             place->state = FREE;
             return kvs_fail(KVS_ERR_TIMEOUT, "%s: the other worker did not come", name);
         }

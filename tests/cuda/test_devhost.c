@@ -119,14 +119,14 @@ static kvs_store_t *open_store(const char *type)
 
 static int wait_locked(keeper_t *k, const struct timespec *deadline)
 {
-    return pthread_cond_timedwait(&k->changed, &k->lock, deadline) != ETIMEDOUT;
+    return pthread_cond_clockwait(&k->changed, &k->lock, CLOCK_MONOTONIC, deadline) != ETIMEDOUT;
 }
 
 static struct timespec deadline_of_all(void)
 {
     struct timespec deadline;
 
-    clock_gettime(CLOCK_REALTIME, &deadline);
+    clock_gettime(CLOCK_MONOTONIC, &deadline);
     deadline.tv_sec += PATIENCE_S;
     return deadline;
 }

@@ -249,7 +249,7 @@ static void unlist_locked(waiter_t *waiter)
 
 kvs_status_t cuda_host_wait(const kvs_mark_t *mark, int64_t timeout_ms)
 {
-    struct timespec deadline = kvs_time_after(CLOCK_MONOTONIC, timeout_ms);
+    struct timespec deadline = kvs_time_after(timeout_ms);
     waiter_t waiter = {.mark = *mark};
     kvs_status_t status = KVS_OK;
     int error = 0;
