@@ -211,7 +211,7 @@ run() {
         say "$name: testing"
         start=$(now)
         # shellcheck disable=SC2086 # words
-        { $runner_here ctest --test-dir "$dir" -j2 --timeout 60 --output-on-failure \
+        { $runner_here ctest --test-dir "$dir" -j2 --timeout 120 --output-on-failure \
             --no-tests=error $selection; echo "$?" >"$dir/ctest.status"; } 2>&1 |
             tee "$dir/ctest.log"
         test_seconds=$(($(now) - start))
