@@ -32,27 +32,34 @@ static void a_join_alone_ends_at_the_deadline(void)
     job_close(&room);
 }
 
+/* Both keys, of which each server has one: it looks at the pushes that it sees. */
+static void pushpull_both(const job_t *job, float value, float want)
+{
+    for (int i = 1; i <= 2; i++) {
+        vec_t out = VEC(0);
+
+        KT_OK(job_pushpull(job, kvs_key_int(i), VEC(value), &out));
+        KT_REAL(out.at[0], want);
+    }
+}
+
 /* Rank 1 pushes long after rank 0's deadline for a silent job would have passed. */
 static void a_join_waits_as_long_as_others_push(void)
 {
     enum { N = 30 };
     job_t job = JOB_OPEN(SHORT), room = job_open(NULL, 0);
     int last = -1;
-    vec_t out = VEC(0);
 
-    KT_OK(job_init(&job, kvs_key_int(1), VEC(0)));
-    KT_OK(job_pushpull(&job, kvs_key_int(1), VEC(1), &out));
-    KT_REAL(out.at[0], 2);
-    if (job.rank == 1) {
-        for (int i = 0; i < N; i++) {
-            KT_OK(job_pushpull(&job, kvs_key_int(1), VEC(5), &out));
-            KT_REAL(out.at[0], 5);
-        }
+    for (int i = 1; i <= 2; i++) {
+        KT_OK(job_init(&job, kvs_key_int(i), VEC(0)));
+    }
+    pushpull_both(&job, 1, 2);
+    for (int i = 0; i < N && job.rank == 1; i++) {
+        pushpull_both(&job, 5, 5);
     }
     KT_OK(kvs_store_join_last(job.store, &last));
     KT_INT(last, 1); /* its pushes needed rank 0's join */
-    KT_OK(job_pushpull(&job, kvs_key_int(1), VEC(3), &out));
-    KT_REAL(out.at[0], 6);
+    pushpull_both(&job, 3, 6);
     job_close(&job);
     job_close(&room);
 }

@@ -248,7 +248,7 @@ static long resident_bytes(void)
 static void a_server_that_stops_reading_is_named_and_costs_no_memory(void)
 {
     enum { N_KEYS = 200, N = 1 << 18 };
-    job_t job = JOB_OPEN({"timeout", "3"});
+    job_t job = JOB_OPEN({"timeout", "2"});
     exchange_t one = new_exchange(N, 1), two = new_exchange(N, 1);
     kvs_tensor_t tensors[2] = {tensor_of(&one), tensor_of(&two)};
     kvs_arrays_t first = kvs_arrays(tensors, 1), both = kvs_arrays(tensors, 2);
