@@ -519,7 +519,6 @@ static void a_peer_that_goes_while_much_of_it_waits_harms_nobody(void)
     crowd.worker[0].node = NULL;
     poll(NULL, 0, 3 * (int)crowd.settings.heartbeat_ms); /* there is nothing else to wait for */
     pthread_mutex_unlock(&gate);
-    crowd.server[0].message = NULL;
     KT_OK(
         kvs_net_send(crowd.worker[1].node, crowd_peer(&crowd.worker[1], KVS_NET_SERVER, 0), &send));
     KT_OK(kvs_net_node_close(crowd.worker[1].node, 10000)); /* which has been received */
