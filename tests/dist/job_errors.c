@@ -117,9 +117,13 @@ static void a_pull_behind_a_push_that_fails_is_told_so(void)
         KT_OK(JOB_OPTIMIZER(job.store, "sgd", JOB_REAL("learning_rate", 0.5)));
     }
     job_meet(&job);
-    if (job_push(&job, kvs_key_int(1), VEC(1)) == KVS_OK) {
+    kvs_status_t status = job_push(&job, kvs_key_int(1), VEC(1));
+
+    if (status == KVS_OK) {
         KT_FAIL(job_pull(&job, kvs_key_int(1), &out), KVS_ERR_STATE,
                 "pull: an earlier push failed: push: key 1, round 1: worker 0 (");
+    } else {
+        KT_FAIL(status, KVS_ERR_STATE, "push: key 1, round 1: worker 0 (");
     }
     KT_HAS(kvs_last_error(), "has called set_optimizer 1 times, worker 1 (");
     KT_OK(job_pull(&job, kvs_key_int(2), &out)); /* once */
